@@ -15,22 +15,25 @@ from fencehold.runtime.context import ANY_KIND, ITEMS, StoreContext
 
 LIMIT_S = 5.0
 
-#: Under this name, and ITEMS, the answers stand beside those of the outboxes, whose names have no blank.
+#: The key of the leases' answers; ITEMS is that of the items'. No outbox has a blank in its name.
 LEASES = "the leases"
 
 T = TypeVar("T")
 
 
 class StoreCheckup:
-    """Every question changes nothing; each raises FenceholdError when the store does not answer."""
+    """Answers questions about an open store.
+
+    They change nothing, and raise FenceholdError if the store does not answer.
+    """
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     async def try_write(self) -> str | None:
-        """Acquire a lease and roll it back; raises what keeps this process from writing.
+        """Acquire a lease and roll it back. Raises the error that keeps this process from writing.
 
-        Returns None, or in words why no write was tried: not every store can take one back.
+        Returns None, or in words why no write was tried: not every store can roll one back.
         """
         return await self._on_keeper(lambda backend: backend.checkup.try_write(LIMIT_S))
 
@@ -39,11 +42,17 @@ class StoreCheckup:
         return await self._on_keeper(lambda backend: backend.checkup.conditions(LIMIT_S))
 
     async def tables_made(self) -> TablesMade:
-        """Which outboxes are there, and whether items are; ConfigurationError if this role may not read the record."""
+        """Report which outboxes exist, and whether items do.
+
+        Raises ConfigurationError if this role may not read the record of what was made.
+        """
         return await self._on_keeper(lambda backend: backend.checkup.tables_made(LIMIT_S))
 
     async def faults(self, outboxes: Sequence[str]) -> Mapping[str, ConfigurationError | None]:
-        """What keeps the tables of leases, of items and of each outbox from being used, with the advice that helps."""
+        """The error that keeps each from being used, with advice: the tables of leases, of items, of each outbox.
+
+        None: usable.
+        """
         return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S), lambda error: error)
 
     async def missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
@@ -60,7 +69,10 @@ class StoreCheckup:
         ask: Callable[[SchemaPort], Coroutine[Any, Any, T]],
         without: Callable[[ConfigurationError], T],
     ) -> dict[str, T]:
-        """`without` answers for tables that this kind of database cannot have at all."""
+        """Ask the tables of leases, of items and of each outbox.
+
+        `without` gives the answer for tables that this kind of database cannot have at all.
+        """
 
         async def asked(backend: Backend) -> dict[str, T]:
             answers = {LEASES: await ask(backend.schema)}

@@ -123,10 +123,10 @@ class KeeperServices:
 
 
 class FirstUse:
-    """Once `store.init()` was called, what is declared later has its tables before its first statement.
+    """Makes the tables of what is declared after `store.init()` was called, before its first statement.
 
-    They are made on a connection of the store's own, never in a transaction of the caller's. Without `store.init()`
-    nothing is looked for and nothing is made.
+    They are made on a connection of the store's own, never in a transaction of the caller's. If `store.init()` was
+    never called, no tables are looked for and none are made.
     """
 
     def __init__(self, store: StoreContext) -> None:
@@ -136,7 +136,7 @@ class FirstUse:
         self._turns: dict[str, asyncio.Lock] = {}  # touched on the keeper's loop only
 
     def begin(self, made: Iterable[str]) -> None:
-        """`store.init()` has made these."""
+        """Record that `store.init()` has been called, and that these have their tables."""
         self._is_on = True
         self._ready |= set(made)
 
@@ -144,7 +144,11 @@ class FirstUse:
         self._ready.add(name)
 
     async def outbox(self, name: str, *, in_tx: bool = False) -> None:
-        """`in_tx`: a transaction of the caller's is open; raises Unavailable (busy) soon if that stands in the way."""
+        """Make this outbox's tables if that has to be done.
+
+        `in_tx`: a transaction of the caller's is open. If that keeps the tables from being made, this soon raises
+        Unavailable (busy).
+        """
         if not self._is_due(name):
             return
         try:
@@ -166,7 +170,7 @@ class FirstUse:
         await keeper_loop.begin(self._in_turn(name, make, keeper.backend, limit_s))
 
     async def _in_turn(self, name: str, make: Make, backend: Backend, limit_s: float) -> None:
-        """On the keeper's loop."""
+        """Make the tables, for one caller at a time; on the keeper's loop."""
         turn = self._turns.setdefault(name, asyncio.Lock())
         try:
             async with TimeLimit(limit_s):

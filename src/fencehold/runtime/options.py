@@ -1,6 +1,6 @@
 """The keyword arguments that several calls share, so that an editor knows them where they are passed on.
 
-Each has the names and types of the call it is named for; a test compares them.
+Each class has the names and types of one call's arguments; a test compares them with the call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencehold.ports.facts import FactSink
 
 
 class ConnectOptions(TypedDict, total=False):
-    """`fencehold.connect`."""
+    """The options of `fencehold.connect`."""
 
     table: str
     facts: FactSink | None
@@ -31,7 +31,7 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class SeekOptions(TypedDict, total=False):
-    """`store.leader`, but for the lease."""
+    """The options of `store.leader`, except `lease`."""
 
     renew_every: Duration | None
     acquire_every: Duration | None
@@ -44,20 +44,20 @@ class SeekOptions(TypedDict, total=False):
 
 
 class LeaderOptions(SeekOptions, total=False):
-    """`store.leader`."""
+    """The options of `store.leader`."""
 
     lease: Duration
 
 
 class SyncJobOptions(LeaderOptions, total=False):
-    """`store.run_as_leader` of `fencehold.sync`."""
+    """The options of `store.run_as_leader` in `fencehold.sync`."""
 
     stop: threading.Event | None
     backoff: RetryStrategy | None
 
 
 class OutboxOptions(TypedDict, total=False):
-    """`store.outbox`."""
+    """The options of `store.outbox`."""
 
     lease: Duration
     heartbeat_every: Duration | None
@@ -71,7 +71,7 @@ class OutboxOptions(TypedDict, total=False):
 
 
 class AddOptions(TypedDict, total=False):
-    """`outbox.add`, but for the transaction."""
+    """The options of `outbox.add`, except `tx`."""
 
     aggregate_id: str | None
     aggregate_type: str | None
@@ -82,20 +82,20 @@ class AddOptions(TypedDict, total=False):
 
 
 class RedriveOptions(TypedDict, total=False):
-    """`outbox.redrive`."""
+    """The options of `outbox.redrive`."""
 
     per_minute: float
     dry_run: bool
 
 
 class RetryOptions(TypedDict, total=False):
-    """`outbox.retry`."""
+    """The options of `outbox.retry`."""
 
     dry_run: bool
 
 
 class PurgeOptions(TypedDict, total=False):
-    """`outbox.purge`."""
+    """The options of `outbox.purge`."""
 
     statuses: Sequence[Status]
     dry_run: bool
@@ -103,7 +103,7 @@ class PurgeOptions(TypedDict, total=False):
 
 
 class WorkerOptions(TypedDict, total=False):
-    """`outbox.worker`, but for the size of batches, on which it depends what a handler is given."""
+    """The options of `outbox.worker`, except `batch_size`, which decides the type of the handler."""
 
     concurrency: int
     worker_id: str | None
@@ -116,7 +116,7 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class ItemsOptions(TypedDict, total=False):
-    """`store.items`."""
+    """The options of `store.items`."""
 
     lease: Duration
     holder_id: str | None
@@ -126,7 +126,7 @@ class ItemsOptions(TypedDict, total=False):
 
 
 class ProcessOptions(TypedDict, total=False):
-    """`items.process`."""
+    """The options of `items.process`."""
 
     concurrency: int
     batch: int

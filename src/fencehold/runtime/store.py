@@ -1,4 +1,4 @@
-"""A connected database: where every noun of the library comes from."""
+"""A connected database, from which leaders, outboxes and items are made."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fencehold.runtime.outbox.context import OutboxContext
 from fencehold.runtime.outbox.outbox import Outbox
 
 OPEN_LIMIT_S = 10.0  # of one try
-FIRST_OPEN_LIMIT_S = 4.0  # of the first try of many: so that the first word about an outage comes within 5 s
+FIRST_OPEN_LIMIT_S = 4.0  # of the first try of many: so that an outage is logged within 5 s
 INIT_LIMIT_S = 60.0
 
 T = TypeVar("T")
@@ -78,18 +78,18 @@ class Store(AsyncBlock, NotAwaited):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has connected and was not closed since; the database may be away again by now."""
+        """True from `open` to `close`. The database may not answer at this moment all the same."""
         return self._context.is_open
 
     async def open(self, timeout_s: float | None = None) -> Self:
-        """Connect. A database that is away is waited for, and the log says so within 5 s and then once a minute.
+        """Connect. While the database is away it waits, and logs that within 5 s and then once a minute.
 
-        Raises ConfigurationError at once for what no waiting mends: a refused login, a missing database. Raises
+        Raises ConfigurationError at once when waiting cannot help: a refused login, a missing database. Raises
         Unavailable or Uncertain only when `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after
         the first try).
         """
         limit_s = self._open_timeout_s if timeout_s is None else timeout_s
-        async with self._opening:  # of two at once the second finds it open
+        async with self._opening:  # of two concurrent calls the second finds it open
             if not self.is_open:
                 thread, made = keeper_thread.enter(), list[KeeperServices]()
                 try:
@@ -101,7 +101,7 @@ class Store(AsyncBlock, NotAwaited):
         return self
 
     async def _open(self, limit_s: float | None, made: list[KeeperServices]) -> KeeperServices:
-        """On the keeper's loop."""
+        """Connect, on the keeper's loop. The services are also put into `made`, for a caller that is cancelled."""
         context = self._context
         keeper = KeeperServices(context.make_backend(), context.clock, context.facts)
         made.append(keeper)
@@ -117,11 +117,11 @@ class Store(AsyncBlock, NotAwaited):
     async def close(self) -> None:
         """Stop all that runs, give back every lease and item, disconnect. Idempotent.
 
-        Cancelled meanwhile, it no longer waits for what runs, and disconnects in the background.
+        If the caller is cancelled, this no longer waits for what runs, and disconnects in the background.
         """
         if self._thread is None:
             return
-        if self._thread.generation != fork_generation():  # nothing of it is a forked child's to stop or give back
+        if self._thread.generation != fork_generation():  # a forked child has nothing to stop or to give back
             return
         try:
             await self._stop_all()
@@ -165,8 +165,8 @@ class Store(AsyncBlock, NotAwaited):
     async def init(self) -> list[str]:
         """Create or upgrade the tables of leases, and of every outbox and the items declared on this store so far.
 
-        Safe to repeat, safe in parallel. What is declared later is made when it is first used on this store. Returns
-        the steps applied just now.
+        Safe to repeat, and to call in several processes at once. Tables of what is declared later are made at its first
+        use on this store. Returns the steps applied by this call.
         """
         backend, keeper_loop = self._context.keeper.backend, self._context.keeper_loop
         outboxes, has_items = list(self._outboxes.values()), self._has_items
@@ -191,7 +191,7 @@ class Store(AsyncBlock, NotAwaited):
         self._context.facts.schema_waiting(detail=what)
 
     async def _init_items(self, backend: Backend) -> list[str]:
-        """On the keeper's loop. All kinds share their tables, so any kind will do."""
+        """Make the items' tables, on the keeper's loop. All kinds share their tables, so any kind will do."""
         items = items_of(backend, ANY_KIND)
         try:
             return await items.schema.init(INIT_LIMIT_S, self._waits)
@@ -214,7 +214,7 @@ class Store(AsyncBlock, NotAwaited):
     ) -> Outbox:
         """The outbox in the table `name`; every setting is checked here, before anything is sent.
 
-        `event_types` are the only ones it takes (all, without it); `ordered` hands out the events of one aggregate
+        `event_types`: the only types it accepts (without it, all). `ordered`: it hands out the events of one aggregate
         one at a time, oldest first.
         """
         settings = outbox_settings(
@@ -238,7 +238,7 @@ class Store(AsyncBlock, NotAwaited):
     ) -> Items:
         """The items of this kind, each with at most one holder; every setting is checked here, before anything is sent.
 
-        Without `holder_id` nobody else, in this process or another, holds items under the same one.
+        Without `holder_id` they get one that nobody else uses, in this process or another.
         """
         settings = item_settings(
             lease=lease, heartbeat_every=heartbeat_every, stall_limit=stall_limit,
@@ -250,7 +250,7 @@ class Store(AsyncBlock, NotAwaited):
         return items
 
     async def item_kinds(self) -> list[str]:
-        """Every kind there is an item of."""
+        """Return every kind that has an item."""
         return await self._items_context.kinds()
 
     def leader(
@@ -289,14 +289,15 @@ class Store(AsyncBlock, NotAwaited):
         backoff: RetryStrategy | None = None,
         **settings: Unpack[SeekOptions],
     ) -> T | None:
-        """Run `await job(term)` in this process while it leads, at most in one process at a time; see docs/leader.md.
+        """Run `await job(term)` in this process while it leads, at most in one process at a time.
 
-        Returns what the job returned, after the lease was given back. When its term ends the job is cancelled, and
-        called again with the next one. When it raises, the traceback is logged, the lease given back so that another
-        may try, and the job tried again after a pause: 1 to 60 s with jitter, or what `backoff` says; None from that
-        raises the job's error here. Returns None once `stop` is set or the store is closed; a cancel passes through.
-        Other settings are those of `store.leader`. Raises ConfigurationError for a job that is not async (`bad_job`),
-        and at first contact for what no waiting mends.
+        Returns what the job returned, after the lease was given back. When its term ends, the job is cancelled, and
+        called again with the next term. When the job raises, the traceback is logged, the lease is given back so that
+        another may try, and the job is tried again after a pause: 1 to 60 s with jitter, or what `backoff` returns; if
+        that returns None, the job's error is raised here. Returns None once `stop` is set or the store is closed. If
+        the caller is cancelled, the job is cancelled too. Other settings are those of `store.leader`. Raises
+        ConfigurationError for a job that is not async (`bad_job`), and at first contact when waiting cannot help. See
+        docs/leader.md.
         """
         check_async_job(job)
         running = self._leader_job(name, backoff, stop.wait if stop is not None else None, lease=lease, **settings)
@@ -310,7 +311,7 @@ class Store(AsyncBlock, NotAwaited):
         until: Callable[[], Coroutine[Any, Any, object]] | None,
         **settings: Unpack[LeaderOptions],
     ) -> LeaderJob:
-        """The parts of `run_as_leader`; `fencehold.sync` puts them together in its own way."""
+        """Make the LeaderJob of `run_as_leader`; `fencehold.sync` runs its steps in another way."""
         self._context.check_open()
         leader = self.leader(name, **settings)
         job = LeaderJob(leader, self._context, backoff, until)
@@ -319,14 +320,16 @@ class Store(AsyncBlock, NotAwaited):
 
 
 def try_limits_s(limit_s: float | None) -> Iterator[float]:
-    """The limit of each try to open, within `limit_s` (0: one try). The first is short, the others long enough to
-    reach a server that is merely slow."""
+    """Yield the limit of each try to open, within `limit_s` (0: there is one try).
+
+    The first limit is short; the others are long enough for a server that is only slow.
+    """
     if limit_s != 0:
         yield min(limit_s or FIRST_OPEN_LIMIT_S, FIRST_OPEN_LIMIT_S)
     yield from itertools.repeat(min(limit_s or OPEN_LIMIT_S, OPEN_LIMIT_S))
 
 
 async def _give_up(made: list[KeeperServices]) -> None:
-    """On the keeper's loop."""
+    """Close services that nobody will use, on the keeper's loop."""
     for engine in made:
         await engine.give_up()

@@ -125,7 +125,10 @@ class Items:
         return self._items.holder_id
 
     def put(self, id: str, *, state: str, document: Json) -> ItemView:
-        """Store the item, new or replaced. Raises AlreadyLeased, and writes nothing, while another holds it."""
+        """Store the item, new or replaced, and return it.
+
+        Raises AlreadyLeased, and writes nothing, while another holds it.
+        """
         return self._loop.run(self._items.put(id, state=state, document=document))
 
     def get(self, id: str) -> ItemView | None:
@@ -140,7 +143,7 @@ class Items:
         """Acquire the item: ours alone from now. Raises AlreadyLeased while another holds it, or NoSuchItem.
 
         If this holder has the item already, its earlier lease ends, unless code is inside its `with` block or its
-        handler: then AlreadyLeased is raised too.
+        handler: then AlreadyLeased is raised too. Raises LeaseLost if the answer came so late that the lease is over.
         """
         return Item(self._loop, self._loop.run(self._items.acquire(id)))
 
@@ -170,7 +173,11 @@ class Items:
         self._loop.run(self._items.save(_inner(item), state=state, document=document))
 
     def delete(self, item: Item) -> None:
-        """Delete the item and its lease for good. Raises LeaseLost, and deletes nothing, if we no longer hold it."""
+        """Delete the item and its lease for good. Raises LeaseLost, and deletes nothing, if we no longer hold it.
+
+        Raises Uncertain if no answer came. The lease is over here then, because the item may be deleted, and somebody
+        else may have put another one in its place.
+        """
         self._loop.run(self._items.delete(_inner(item)))
 
     def process(self, state: str, handler: ItemHandler, **options: Unpack[ProcessOptions]) -> Processor:

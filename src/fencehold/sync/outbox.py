@@ -95,8 +95,9 @@ class Worker:
 
 
 class Outbox:
-    """Low-level verbs for programs that decide themselves when to claim and renew; `worker()` for all others.
+    """Every stored event is handled at least once; at any time only one worker has the lease to handle it.
 
+    The low-level verbs are for programs that decide themselves when to claim and renew; `worker()` is for all others.
     Every verb is one statement. With `tx` an event is written at once, in the calling thread, on that connection.
     """
 

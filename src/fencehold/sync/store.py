@@ -77,7 +77,10 @@ class Store(PlainBlock, NotAwaited):
         return self._running().run(self._store.init())
 
     def missing(self) -> list[str]:
-        """What `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there."""
+        """What `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
+
+        Changes nothing, and needs no right to make tables.
+        """
         return self._running().run(self._store.missing())
 
     def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:

@@ -1,6 +1,6 @@
-"""Cancel the body of an `async with` when its lease ends, without losing a cancel that came from outside.
+"""Cancels the body of an `async with` when its lease ends, without losing a cancel that came from outside.
 
-And calls that a cancel must not cut short.
+Also shields calls that a cancel must not cut short.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _note_error(task: asyncio.Future[Any]) -> None:
 
 
 class CancelScope:
-    """The task inside one such block. Create and use it on that task's event loop only."""
+    """Cancels the task that runs the body of one such block. Create and use it on that task's event loop only."""
 
     def __init__(self, why: str) -> None:
         task = asyncio.current_task()

@@ -24,7 +24,7 @@ PAUSE_BASE_S = 0.05
 class HandlerLoop(ABC):
     """Subclasses take turns: each asks the store for work and starts handlers. Turns never overlap."""
 
-    #: In messages.
+    #: What messages call it.
     kind: str
     #: The longest pause after a turn that failed.
     pause_s_max: float
@@ -75,7 +75,7 @@ class HandlerLoop(ABC):
     # --- parts ---
 
     def _begin_run(self) -> None:
-        """Raises ConfigurationError (`already_run`) the second time."""
+        """Record that `run` has begun. Raises ConfigurationError (`already_run`) the second time."""
         if self._loop is not None:
             raise ConfigurationError(
                 f"This {self.kind} has been run already.", hint="Make another.", code="already_run"
@@ -85,7 +85,7 @@ class HandlerLoop(ABC):
     async def _attempt(self, turn: Coroutine[Any, Any, None]) -> None:
         """Take a turn. If the store does not answer, log that and pause: the next turn comes soon, but not in a storm.
 
-        Raises ConfigurationError if the store had never answered before, because waiting would not help.
+        Raises a ConfigurationError if no turn has been answered before, because waiting would not help.
         """
         try:
             await turn
@@ -119,7 +119,10 @@ class HandlerLoop(ABC):
             self._loop.call_later(self.shutdown_timeout_s * CANCEL_PART, self._call_off, self._loop)
 
     def _call_off(self, loop: asyncio.AbstractEventLoop) -> None:
-        """They have the rest of the time, counted from now: on a loop that was blocked this may come late."""
+        """Cancel the handlers. They have the rest of the shutdown timeout to end.
+
+        It is counted from now, because on an event loop that was blocked this may be called late.
+        """
         self._cancel_handlers()
         loop.call_later(self.shutdown_timeout_s * (1 - CANCEL_PART), self._abandon)
 

@@ -145,7 +145,7 @@ class Renewals(ABC, Generic[K]):
         return [kept for kept in list(self._kept.values()) if not kept.ended_because]
 
     def _next_s(self) -> float | None:
-        """Seconds until something is due or over; None: nothing is known that will be."""
+        """Seconds until some lease is due or over; None if no lease will be."""
         now_s = self._clock.now_s()
         moments_s = (
             min(self._due_s(k) - now_s, k.remaining_s, k.started_s + self._max_s(k) - now_s) for k in self._held()
@@ -162,7 +162,7 @@ class Renewals(ABC, Generic[K]):
                 self._lose(kept, DEADLINE_PASSED)
 
     def _due(self) -> list[K]:
-        """All that are due within a part of their interval, if one is due now; the others can wait."""
+        """Return the leases to renew now: none if none is due, else also those that are due soon."""
         now_s, held = self._clock.now_s(), self._held()
         if all(self._due_s(kept) > now_s for kept in held):
             return []
@@ -205,7 +205,7 @@ class Renewals(ABC, Generic[K]):
 
 
 class Heartbeats(Renewals[K]):
-    """For leases of which the store answers, for each, that it is renewed, or nothing: then it is refused.
+    """Renews leases for which the store returns one answer each: the renewal, or None, which means that it was refused.
 
     `kept` may grow without a `nudge`: it is looked at twice per interval.
     """

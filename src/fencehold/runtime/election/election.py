@@ -320,7 +320,7 @@ class Candidate(Registers, ABC, Generic[G]):
     @property
     @abstractmethod
     def _leadership(self) -> object | None:
-        """What this process leads with now; another object for each time that it leads. None while it does not lead."""
+        """The term or grant by which this process leads now: another object each time. None while it does not lead."""
 
     @abstractmethod
     async def start(self) -> None:

@@ -37,7 +37,7 @@ class Bodies(Protocol):
     """The code that runs under a lease."""
 
     async def left(self, limit_s: float) -> bool:
-        """Wait until nothing of it is running any more. False if something still is after `limit_s`."""
+        """Wait until no body is running any more. False if one still is after `limit_s`."""
         ...
 
 
@@ -250,14 +250,14 @@ class Keeper(Renewals[HeldLease]):
         task.add_done_callback(self._background.discard)
 
     def hint(self, name: str) -> None:
-        """The store has sent a notification about this lease: renew it now, and read its row by that."""
+        """Called when the store has sent a notification about this lease: renew it now, which also reads its row."""
         for held in self._held():
             if held.key.name == name:
                 held.renew_at_s = self._clock.now_s()
                 self.nudge()
 
     def _renew_soon(self, name: str) -> bool:
-        """Call `hint` from any thread; False on the keeper's own, which must not wait for itself."""
+        """Call `hint`, from any thread. Returns False on the keeper's own thread, which must not wait for itself."""
         return threading.get_ident() != self._thread_id and post_to(self._loop, self.hint, name)
 
     async def close(self) -> None:
@@ -288,7 +288,7 @@ class Keeper(Renewals[HeldLease]):
         return kept.settings.stall_limit_s
 
     def _retry_after_s(self, kept: HeldLease) -> float:
-        """Several tries before the deadline, but not too many."""
+        """Seconds until the next try: there are several before the deadline, but not too many."""
         return min(kept.settings.renew_every_s, RETRY_S_MAX, max(0.02, kept.remaining_s / 6))
 
     def _log_stalled(self, kept: HeldLease, silent_s: float) -> None:

@@ -255,7 +255,7 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
 class Candidates:
     """The candidates of one store: at most one for each lease and holder.
 
-    Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
+    The references are weak: a candidate that was never started, and that nobody uses any more, does not block another.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,10 @@ class Candidates:
         return iter(list(self._by_holder.values()))
 
     def enrol(self, candidate: Leader) -> None:
-        """Raises ConfigurationError (`duplicate_holder`): two would take each other's renewals for their own."""
+        """Add the candidate. Raises ConfigurationError (`duplicate_holder`) if there is one for this lease and holder.
+
+        Each of the two would take the other's renewals for its own.
+        """
         who = (candidate.name, candidate.holder_id)
         if self._by_holder.get(who, candidate) is not candidate:
             raise ConfigurationError(

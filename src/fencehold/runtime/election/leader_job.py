@@ -219,7 +219,10 @@ class LeaderJob:
         self._facts(term).leader_job_done()
 
     async def failed(self, term: Term, error: BaseException) -> None:
-        """Log the error, give the lease back so that another may try, make `next_term` wait. Raises it to give up."""
+        """Log the error, give the lease back so that another may try, and make `next_term` wait.
+
+        Raises the error if the backoff gives up.
+        """
         pause_s = self._pauses.after(error, self._clock.now_s() - self._began_s)
         self._facts(term).leader_job_failed(
             error=_said_by(error), failures=self._pauses.failures,

@@ -125,9 +125,7 @@ class Watch:
             rows = await self._port.read(sorted(names), limit_s)
         except FenceholdError as error:
             self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
-            if (
-                self._has_read and self._follows
-            ):  # else whoever waited has left meanwhile: there is nobody to tell it of
+            if self._has_read and self._follows:  # else nobody waits for it any more
                 self._outage.failed(error)
             return
         self._has_read = True

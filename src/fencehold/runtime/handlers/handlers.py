@@ -209,7 +209,10 @@ class Handlers:
                 await asyncio.wait([future])
 
     def _on_the_loop(self, handler: Handler) -> Run:
-        """The same function for the same handler: events whose function is the same can share a batch."""
+        """Return the function to run.
+
+        It is always the same one for the same handler, because events are batched by it.
+        """
 
         async def on_the_loop(event: Any) -> None:
             refuse_unfinished(await handler(event))

@@ -27,23 +27,27 @@ PRUNE_AT = 1000
 
 
 class OpenAsks:
-    """Requests for leases that have no answer yet, and which leases have ended here since they were sent.
+    """Requests for leases without an answer yet, and the leases that have ended in this process since they were sent.
 
-    Such a request may have been granted an older lease on the same item, by this same holder. The store let the later
-    one replace it, so it is over, although nothing else here says so any more when its answer comes at last.
+    The answer to such a request may grant an older lease on an item of which this same holder got a later one
+    meanwhile. The store let the later lease replace the older one, so the older one is over. Once the later one has
+    ended too, only this class still knows that.
 
-    Any thread may use it. It forgets a lease as soon as no request is open that was sent before its end.
+    Any thread may use it. It forgets a lease as soon as no request is open that was sent before the lease's end.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
         self._open: dict[int, None] = {}  # the oldest first
-        self._ended: dict[Place, tuple[int, int]] = {}  # its token, and the last request before; the oldest first
+        self._ended: dict[Place, tuple[int, int]] = {}  # its token, and the last request sent before; oldest first
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A request is under way; hold what it was granted before this ends."""
+        """Register a request for the time of the block.
+
+        Call `hold` for what the request was granted before the block ends.
+        """
         with self._lock:
             self._last += 1
             mine = self._last
@@ -56,14 +60,14 @@ class OpenAsks:
                 self._forget(before=next(iter(self._open), self._last + 1))
 
     def ended(self, place: Place, token: int) -> None:
-        """This lease, or one that had replaced it, is given back."""
+        """Record that the lease with this token has ended in this process."""
         with self._lock:
             if self._open:
                 newest = max(token, self._ended.pop(place, (0, 0))[0])
                 self._ended[place] = newest, self._last
 
     def has_ended(self, place: Place, token: int) -> bool:
-        """Whether a lease of this token has been replaced by one that has ended."""
+        """Whether a lease with a higher token on the same item has ended: it had replaced the one with this token."""
         with self._lock:
             return self._ended.get(place, (0, 0))[0] > token
 
@@ -76,7 +80,7 @@ class OpenAsks:
 
 
 class ItemsContext:
-    """Made once per store; all items, of whatever kind, use it."""
+    """What all items of one store share, of whatever kind. One object per store."""
 
     def __init__(self, store: StoreContext) -> None:
         self._store = store
@@ -86,10 +90,10 @@ class ItemsContext:
         self._keepers: dict[tuple[str, ItemSettings], ItemKeeper] = {}
         self._liveness_of: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopLiveness] = WeakKeyDictionary()
         self._held: dict[Place, ItemLease] = {}
-        self._inside: dict[Place, ItemLease] = {}  # whose bodies run, whether still held or not
-        self._asked: set[Place] = set()  # by an acquire that has no answer yet
+        self._inside: dict[Place, ItemLease] = {}  # leases whose bodies run, whether still held or not
+        self._asked: set[Place] = set()  # items of acquires that have no answer yet
         self.open_asks = OpenAsks()
-        self._doors = threading.Lock()  # tasks of several loops may share one Items
+        self._doors = threading.Lock()  # for _inside and _asked: several event loops may share one Items
         self._prune_at = PRUNE_AT
         self._background: set[asyncio.Future[None]] = set()
         self._generation = fork_generation()
@@ -97,7 +101,11 @@ class ItemsContext:
     # --- connections ---
 
     def items(self, kind: str) -> ItemStore:
-        """In the caller's loop, on a connection of its own; all items of one kind share it."""
+        """Return the items of this kind for the caller's event loop. All items of one kind share one connection there.
+
+        Raises ConfigurationError (`store_closed`) if the store is not open, or was opened by the parent of a forked
+        process.
+        """
         self._store.check_open()
         if self._generation != fork_generation():
             raise ConfigurationError(
@@ -111,7 +119,10 @@ class ItemsContext:
         return self._here[loop, kind]
 
     async def ready(self, kind: str) -> ItemStore:
-        """The same for a verb that may be the first: the tables are there, if `store.init()` was called."""
+        """Return `items(kind)`.
+
+        If `store.init()` was called before any items were declared, make their tables first.
+        """
         await self._store.first_use.items()
         return self.items(kind)
 
@@ -121,10 +132,13 @@ class ItemsContext:
     # --- what is held ---
 
     def hold(self, lease: ItemLease) -> None:
-        """A later lease of the same holder on the same item ends the one before, also in the store."""
+        """Record a lease that was granted.
+
+        If the same holder has two leases on one item, the older one ends, as in the store.
+        """
         place = self._place(lease)
         before, token = self._held.get(place), lease.key.token
-        is_older = before is not None and before.key.token > token  # the answers came in another order
+        is_older = before is not None and before.key.token > token  # the answers came in the opposite order
         if is_older or self.open_asks.has_ended(place, token):
             lease.end(SUPERSEDED)
             return
@@ -148,7 +162,11 @@ class ItemsContext:
 
     @contextmanager
     def asking(self, kind: str, holder_id: str, item_id: str) -> Iterator[None]:
-        """An acquire is under way; AlreadyLeased if it could take the item from under a body of this same holder."""
+        """Mark the item as being acquired during the block.
+
+        Raises AlreadyLeased if code of this holder works on the item now, because the new lease would end that one's,
+        or if this holder is acquiring the item already.
+        """
         place = (kind, holder_id, item_id)
         with self._doors:
             inside = self._inside.get(place)
@@ -163,7 +181,7 @@ class ItemsContext:
             self._asked.discard(place)
 
     def enter(self, lease: ItemLease) -> None:
-        """Nobody here acquires it anew from now on; LeaseLost if somebody is just about to."""
+        """Mark the item as in use in this process. Raises LeaseLost if an acquire is in progress."""
         place = self._place(lease)
         with self._doors:
             is_ours = place not in self._asked
@@ -198,14 +216,17 @@ class ItemsContext:
         self._keepers[which].keep(lease)
 
     def drop(self, lease: ItemLease) -> bool:
-        """No longer renewed; whether it was."""
+        """Stop renewing the lease. True if it was being renewed."""
         keeper = self._keepers.get((lease.kind, lease.settings))
         return keeper is not None and keeper.drop(lease)
 
     # --- giving back ---
 
     async def break_quietly(self, leases: Iterable[ItemLease]) -> None:
-        """Over locally first; then in the store, in one statement per kind, within a limit. A failure is told."""
+        """Forget leases that have ended here, then break them in the store: one statement per kind, within a limit.
+
+        A failure is logged as `item_break_failed` and not raised: the lease then lapses.
+        """
         by_kind: dict[str, list[ItemLease]] = {}
         for lease in leases:
             self.let_go(lease)
@@ -219,13 +240,16 @@ class ItemsContext:
                     lease.facts.item_break_failed(sql_error=str(error))
 
     def start_breaking(self, leases: Iterable[ItemLease]) -> None:
-        """`break_quietly` without waiting for it; closing the store does."""
+        """Start `break_quietly` in the background. `close` waits for it."""
         task = asyncio.ensure_future(self.break_quietly(list(leases)))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
-        """Before the store's own parts: no processor runs, no item is held, when this returns."""
+        """Stop all processors, give back every item and close the connections.
+
+        Call it before the store's own parts are closed.
+        """
         await stop_all(self.processors)
         if self._background:
             await asyncio.wait(self._background, timeout=BREAK_LIMIT_S + CLOSE_SLACK_S)

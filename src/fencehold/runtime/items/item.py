@@ -1,4 +1,4 @@
-"""One item in the hand of the code that works on it."""
+"""One leased item, for the code that works on it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ SAVE_NOW_LIMIT_S = LIMIT_S + 5.0
 
 @dataclass(frozen=True, slots=True)
 class ItemView(Generic[J]):
-    """An item as it stood when the store answered; it gives no right to write. `holder_id` None: nobody holds it.
+    """An item as it was when the store answered. It gives no right to write.
 
-    `ItemView[Contract]`, `Item[Contract]` say to a type checker what the document is; nothing checks it when it runs.
+    `holder_id` is None if nobody holds the item. `ItemView[Contract]` and `Item[Contract]` give a type checker the type
+    of the document; it is not checked at run time.
     """
 
     id: str
@@ -74,7 +75,7 @@ class ItemFields:
 
     @property
     def expires_at(self) -> dt.datetime:
-        """In store time, as of the last renewal."""
+        """When the lease expires, by the store's clock, as of the last renewal."""
         return self._lease.expires_at
 
     @property
@@ -83,7 +84,7 @@ class ItemFields:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the local deadline, if no renewal came any more."""
+        """Seconds until the local deadline, if no further renewal succeeds; 0 once the lease is over."""
         return self._lease.remaining_s
 
     @property
@@ -98,8 +99,9 @@ class ItemFields:
 class Item(AsyncBlock, ItemFields, Generic[J]):
     """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
 
-    `async with item:` keeps the lease while the body runs, breaks it on every way out, and cancels the body when it is
-    lost: then the block raises LeaseLost. It ends without an error only if the item was ours to its end.
+    `async with item:` renews the lease while the body runs and breaks it however the body ends. If the lease is lost
+    meanwhile, the body is cancelled and the block raises LeaseLost, unless the body raises another error. So a block
+    that ends without an error held the item to its end.
     """
 
     def __init__(self, row: ItemRow, lease: ItemLease, context: ItemsContext) -> None:
@@ -120,15 +122,16 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
         return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
 
     async def save(self, *, state: str | None = None, document: Json = None) -> None:
-        """Written, and true of this object too; or LeaseLost, and nothing was written. What is None stays as it is.
+        """Save the state, the document or both, in the store and in this object. None: leave it as it is.
 
-        Naming a state, even the same one, puts the item at the back of that state's queue.
+        Raises LeaseLost, and writes nothing, if we no longer hold the item. Naming a state, even the same one, moves
+        the item to the end of that state's queue.
         """
         change = checked_change(state, document, self._lease.settings)
         self.check()
         limit_s = min(LIMIT_S, max(self._lease.settings.call_limit_s, self.remaining_s))
         port = self._context.items(self.kind).port
-        # Shielded: a statement cut short could not say what it did; this way a break that follows waits for it.
+        # Shielded: the outcome of a statement that is cut short is unknown. So a break that follows waits for it.
         answer = await to_its_end(port.save(self._lease.key, *change, limit_s))
         if isinstance(answer, ItemRefusal):
             raise self._lease.refused(answer.reason)
@@ -136,8 +139,12 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
         self._renew_fields(answer)
 
     def save_now(self, *, state: str | None = None, document: Json = None) -> None:
-        """`save` for a handler on a thread of its own; blocks."""
-        self.check()  # in a forked child there is no loop that could be asked
+        """`save` for a handler that is a plain function: blocks its thread until the item is saved.
+
+        Raises ConfigurationError (`on_loop`) if it is called on the item's own event loop, Unavailable (`loop_closed`)
+        if that loop is closed, and Uncertain if the loop gives no answer in time.
+        """
+        self.check()  # a forked child does not have the event loop
         with suppress(RuntimeError):
             if asyncio.get_running_loop() is self._loop:
                 hint = "Use `await item.save(...)` there."
@@ -197,7 +204,10 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
             raise lease.error() from None
 
     async def _give_back(self) -> asyncio.CancelledError | None:
-        """The lease is broken, within a limit, whoever cancels us meanwhile: that cancel is returned."""
+        """End the lease here and break it in the store, within a limit.
+
+        A cancel that comes meanwhile is returned, not raised.
+        """
         lease = self._lease
         is_gone = lease.ended_because in GONE
         lease.end(LEFT)
@@ -211,6 +221,6 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
         return cancelled
 
     def _ended(self) -> None:
-        """On any thread: the state has flipped already, this stops the body."""
+        """Called on any thread when the lease has ended: cancel the body on its event loop."""
         if self._body is not None and self._lease.ended_because not in DONE:
             post_to(self._loop, self._body.cancel)  # on a closed loop there is no body any more

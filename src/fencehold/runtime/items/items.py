@@ -39,7 +39,10 @@ class Items:
     # --- without a lease ---
 
     async def put(self, id: str, *, state: str, document: Json) -> ItemView:
-        """The item as stored, new or replaced; AlreadyLeased, and nothing written, while another holds it."""
+        """Store the item, new or replaced, and return it.
+
+        Raises AlreadyLeased, and writes nothing, while another holds it.
+        """
         new = NewItem(
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
         )
@@ -50,13 +53,13 @@ class Items:
         return view(self.kind, answer)
 
     async def get(self, id: str) -> ItemView | None:
-        """The item as it stands, held or not; None if there is none."""
+        """Read the item as it is now, held or not; None if it does not exist."""
         port = (await self._context.ready(self.kind)).port
         rows = await port.get([names.item_id(id)], LIMIT_S)
         return view(self.kind, rows[id]) if id in rows else None
 
     async def find(self, state: str | None = None, limit: int = 100) -> list[ItemView]:
-        """Items as they stand, held or not, the longest in their state first."""
+        """Read items as they are now, held or not; those that are longest in their state come first."""
         which = None if state is None else names.item_state(state)
         most = checked_limit(limit, FIND_MAX, "Ask for as many as you want to see.")
         rows = await (await self._context.ready(self.kind)).admin.find(which, most, LIMIT_S)
@@ -65,10 +68,10 @@ class Items:
     # --- leasing ---
 
     async def acquire(self, id: str) -> Item:
-        """The item, ours alone from now; AlreadyLeased while another holds it, NoSuchItem if there is none.
+        """Acquire the item: ours alone from now. Raises AlreadyLeased while another holds it, or NoSuchItem.
 
-        Of an item this holder has already the lease before ends, if nobody is inside its `async with` or its handler:
-        else it is AlreadyLeased too, by ourselves.
+        If this holder has the item already, its earlier lease ends, unless code is inside its `async with` block or its
+        handler: then AlreadyLeased is raised too. Raises LeaseLost if the answer came so late that the lease is over.
         """
         item_id = names.item_id(id)
         (item,) = await self._granted(self._acquire(item_id))
@@ -79,15 +82,15 @@ class Items:
         return item
 
     async def next_for_state(self, state: str, limit: int = 20) -> list[Item]:
-        """Up to `limit` free items in this state, the longest in it first, each now ours alone.
+        """Acquire up to `limit` free items in this state, those longest in it first; each is now ours alone.
 
-        None is returned that anybody holds, this holder included. Enter each with `async with` soon: until then nobody
-        renews it.
+        It returns no item that anybody holds, this holder included. Enter each one with `async with` soon: until then
+        nobody renews it.
         """
         return await self._next_but(names.item_state(state), checked_limit(limit), ())
 
     async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
-        """For the processor: `next_for_state`, checked already, without these ids; they are not touched either."""
+        """As `next_for_state`, for the processor: the arguments are checked already; items in `skip` are left alone."""
         items = await self._granted(self._next(state, limit, skip, stretch))
         if late := [item._lease for item in items if not item.is_valid]:
             for lease in late:
@@ -98,9 +101,9 @@ class Items:
         return [item for item in items if item.is_valid]
 
     async def renew(self, items: Item | Sequence[Item]) -> list[Item]:
-        """Those still held, each for a whole lease from now; the others are lost: stop working on them.
+        """Renew the leases for their full length from now. Returns the items still held; stop working on the others.
 
-        Touches nothing but the lease. One whose deadline has passed is lost without asking.
+        It changes only the lease. An item whose deadline has passed is lost without asking the store.
         """
         held = self._checked(items)
         for lease_s in {item._lease.settings.lease_s for item in held}:
@@ -110,7 +113,7 @@ class Items:
         return [item for item in held if item.is_valid]
 
     async def break_lease(self, id: str | Item) -> None:
-        """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
+        """End the item's lease now, if it was ours or nobody's. Raises AlreadyLeased while another holds it."""
         key = self._checked(id)[0]._lease.key if isinstance(id, Item) else ItemKey(names.item_id(id), self.holder_id, 0)
         ours = self._context.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
@@ -122,9 +125,10 @@ class Items:
             self._refuse(key.id, refusal)
 
     async def break_seen(self, seen: ItemView, *, by: str) -> None:
-        """For operators: exactly the lease that was seen is over, whoever holds it; AlreadyLeased if a later one began.
+        """For operators: end exactly the lease in `seen`, whoever holds it.
 
-        Told as a fact, with `by`, who did it.
+        Raises AlreadyLeased if a later one has begun. Reports the fact `item_lease_broken`; `by` states who broke the
+        lease.
         """
         key = ItemKey(seen.id, seen.holder_id or "", seen.token)
         refused = await to_its_end(self._context.items(self.kind).leases.break_leases([key], LIMIT_S))
@@ -137,19 +141,20 @@ class Items:
     # --- under a lease ---
 
     async def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
-        """`item.save(...)`: written only while we hold it, else LeaseLost."""
+        """`item.save(...)`: written only while we hold it; else it raises LeaseLost."""
         (item,) = self._checked(item)
         await item.save(state=state, document=document)
 
     async def delete(self, item: Item) -> None:
-        """Gone for good, its lease with it; or LeaseLost, and it is still there.
+        """Delete the item and its lease for good. Raises LeaseLost, and deletes nothing, if we no longer hold it.
 
-        Without an answer the lease is over here: the item may be gone, and another one in its place be somebody else's.
+        Raises Uncertain if no answer came. The lease is over here then, because the item may be deleted, and somebody
+        else may have put another one in its place.
         """
         (item,) = self._checked(item)
         item.check()
         port, lease = self._context.items(self.kind).port, item._lease
-        was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
+        was_kept = self._context.drop(lease)  # else a renewal after the delete would be logged as a loss
         try:
             refusal = await to_its_end(port.delete(lease.key, LIMIT_S))
         except (Uncertain, asyncio.CancelledError):
@@ -180,7 +185,7 @@ class Items:
         """A processor, checked and not yet running: `handler(item)` for every item in this state, each under its lease.
 
         The handler saves the next state itself. An item that is still in this state afterwards, or whose handler
-        raised, is free at once for others; this processor leaves it alone for a pause that grows with every failure.
+        raised, is free for others at once; this processor skips it for a pause that grows with every failure.
         """
         settings = processor_settings(
             self.settings.lease_s, concurrency=concurrency, batch=batch, poll_every=poll_every,
@@ -218,7 +223,10 @@ class Items:
         return Item(row, lease, self._context)
 
     async def _granted(self, asking: Coroutine[Any, Any, list[Item]]) -> list[Item]:
-        """If the caller is cancelled meanwhile, what is granted all the same is given back: nobody has it."""
+        """Return the items that were granted.
+
+        If the caller is cancelled, items that are granted later are given back.
+        """
         task = asyncio.ensure_future(asking)
         try:
             return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""The lease on one item, as this process sees it, and what keeps it while code is inside `async with`.
+"""The lease on one item, as this process sees it, and the keeper that renews it while code is inside `async with`.
 
 The items of one kind share one connection, on the keeper's thread.
 """
@@ -32,7 +32,10 @@ GONE = frozenset({DELETED, BROKEN, SUPERSEDED, STORE_CLOSED, REFUSED})  # nothin
 
 
 class ItemLease(Kept):
-    """A loss is logged once; `on_end` is called when the lease ends, for whatever reason, on any thread."""
+    """The lease on one item.
+
+    A loss is logged once; `on_end` is called when the lease ends, for any reason, on any thread.
+    """
 
     def __init__(
         self, kind: str, key: ItemKey, until: dt.datetime, sent_s: float, settings: ItemSettings, *, clock: Clock,
@@ -95,7 +98,10 @@ class ItemLease(Kept):
 
 
 class ItemRenewals(Heartbeats[ItemLease]):
-    """What the store does not answer is asked again until the lease's own deadline."""
+    """Renews the leases on items of one kind.
+
+    A renewal without an answer is repeated until the lease's own deadline.
+    """
 
     def __init__(
         self, kind: str, settings: ItemSettings, kept: dict[int, ItemLease], leases: ItemLeases, store: StoreContext
@@ -147,7 +153,10 @@ class ItemKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def keep(self, lease: ItemLease) -> None:
-        """From the holder's thread; never waits. One that is half spent is renewed now, not at the next turn."""
+        """Renew the lease from now on. Called on the holder's thread; never waits.
+
+        If a renewal is overdue, it is sent at once, not at the next turn.
+        """
         self._kept[id(lease)] = lease
         if self._store.clock.now_s() > lease.renew_at_s or not self._is_started:
             self._is_started = True

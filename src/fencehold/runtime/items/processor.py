@@ -1,6 +1,6 @@
-"""Moves items on from one state: takes what it can start at once, runs the handler on each under its lease.
+"""Moves items on from one state: acquires as many as it can start, and runs the handler on each under its lease.
 
-Shape of a turn: wait until there is room and something may be there, take a batch, start it. Turns never overlap.
+A turn: wait until there is room and there may be items, acquire a batch, start its handlers. Turns never overlap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNCHANGED = "the handler returned without saving; it will be called again at the
 
 
 class ItemSource(Protocol):
-    """The items of one kind, as their processor takes them."""
+    """What a processor needs of the items of one kind."""
 
     @property
     def kind(self) -> str: ...
@@ -44,8 +44,8 @@ class ItemSource(Protocol):
 class ItemProcessor(HandlerLoop):
     """At most `concurrency` items at once, each held alone by this process while its handler runs.
 
-    What a handler saved counts, whatever becomes of it later; what it did not save is not done. A handler may be run
-    again for an item whose holder died, so its effects elsewhere should bear repeating.
+    What a handler saved counts, whatever happens to it later; what it did not save is not done. If a holder dies, a
+    handler may run again for its item, so effects outside the store must be safe to repeat.
     """
 
     kind = "processor"
@@ -62,16 +62,16 @@ class ItemProcessor(HandlerLoop):
         self._handlers = Handlers(handler, settings.concurrency, argument="item")
         self._rests = Rests(settings.poll_every_s, context.clock)
         self._running: dict[asyncio.Task[None], Item] = {}
-        self._stretch = 0  # where the next turn looks first, while there are several
-        self._idle_calls = 0  # that saved nothing, since it was last told
+        self._stretch = 0  # the stretch that the next turn looks at first, if there are several
+        self._idle_calls = 0  # calls of the handler that saved nothing, since that was last logged
         self._idle_logged_s: float | None = None
 
     # --- what a program calls ---
 
     async def run(self) -> None:
-        """Until `stop()`; a store that is away is waited for.
+        """Work until `stop()` is called. An outage of the store is waited out.
 
-        Raises ConfigurationError for what no retry can mend, at first contact only: once a turn has worked, a missing
+        Raises ConfigurationError when a retry cannot help, at first contact only: once a turn has succeeded, a missing
         table or right is logged and retried too.
         """
         self._begin_run()
@@ -120,10 +120,11 @@ class ItemProcessor(HandlerLoop):
             await self._attempt(self._turn(room))
 
     async def _turn(self, room: int) -> None:
-        """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased.
+        """Acquire one batch and start its handlers. The statement itself skips items that rest.
 
-        While more rest than one statement can be told of, the stretches take turns, so that the retries of old items do
-        not keep the younger ones waiting.
+        A resting item may be the oldest in the state: it must not be leased, and must not hide the others. If more
+        items rest than one statement can skip, the turns take one stretch after another, so that retries of old items
+        do not keep younger items waiting.
         """
         stretches = self._rests.stretches()
         taken: list[Item] = []
@@ -142,8 +143,10 @@ class ItemProcessor(HandlerLoop):
         self._more = len(taken) == room if len(stretches) == 1 else bool(taken)
 
     def _in_hand(self) -> set[str]:
-        """May be free in the store, after an operator's break or a lapse, while its handler runs: a thread cannot be
-        stopped. Whoever else takes it meanwhile, a second handler beside the first would not be ours to explain.
+        """The ids of the items whose handlers run in this process, even if their leases are over.
+
+        After a lapse or an operator's break such an item may be free in the store while its handler still runs, because
+        a thread cannot be stopped. This process must not start a second handler beside it.
         """
         inside = self._context.ids_inside(self._items.kind, self._items.holder_id)
         return inside | {item.id for item in self._running.values()}
@@ -167,7 +170,7 @@ class ItemProcessor(HandlerLoop):
         if item._lease.end(BROKEN):  # cancelled before it could even begin
             self._context.start_breaking([item._lease])
         if not task.cancelled() and task.exception() is not None:
-            self._begin_stopping()  # Ctrl-C means the program
+            self._begin_stopping()  # Ctrl-C is meant for the whole program
         self._wake.set()
 
     async def _handle(self, item: Item) -> None:
@@ -181,7 +184,7 @@ class ItemProcessor(HandlerLoop):
             raise
         except LeaseLost as error:
             if error.item_id == item.id and error.token == item.token:
-                self._rests.failed(item.id, item.state_timestamp)  # told as item_lost already
+                self._rests.failed(item.id, item.state_timestamp)  # logged as item_lost already
             else:
                 self._failed(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
@@ -200,7 +203,7 @@ class ItemProcessor(HandlerLoop):
             self._unchanged(item)
 
     def _unchanged(self, item: Item) -> None:
-        """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
+        """Log this at most once a minute: a handler may have nothing to do yet, or may never save by mistake."""
         self._idle_calls += 1
         now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
@@ -228,14 +231,17 @@ class ItemProcessor(HandlerLoop):
             task.cancel("the processor stops")
 
     def _abandon(self) -> None:
-        """Leave the rest behind: their leases end here, and in the store when they return, or they lapse."""
+        """Leave behind the handlers that still run.
+
+        Their leases end here now; in the store when they return or lapse.
+        """
         for item in self._running.values():
             item._lease.end(ABANDONED)
         super()._abandon()
 
 
 def check_handler(handler: Callable[[Any], object]) -> None:
-    """Raises ConfigurationError (`bad_handler`) for what cannot be called with one item."""
+    """Raise ConfigurationError (`bad_handler`) if the handler cannot be called with one item."""
     if not callable(handler):
         raise ConfigurationError(
             f"{handler!r:.80} cannot handle items.",

@@ -1,7 +1,7 @@
-"""Items a processor leaves alone for a while: one whose handler fails again and again must not be all it does.
+"""The items that a processor skips for a while, so that items whose handler fails again and again do not block others.
 
-A statement is told what to skip by its id, so it is told of one page of them at a time: the ids that rest in one
-stretch of the times since when they are in their state, and to look for items of that stretch only.
+A statement gets the ids that it must skip, and can get about one page of them. If more items rest, each statement looks
+only at the items that came into their state within one stretch of time, and gets the ids that rest in that stretch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESTS_MAX = 1_000_000  # about 300 MB
 
 
 class Rests:
-    """In this process only, and forgotten with it. The pause doubles with each failure, up to a minute."""
+    """The items that rest, in this process only. The pause doubles with each failure, up to a minute."""
 
     def __init__(self, base_s: float, clock: Clock) -> None:
         self._base_s = base_s
@@ -36,20 +36,23 @@ class Rests:
         self._failures: dict[str, int] = {}
 
     def stretches(self) -> list[Stretch]:
-        """All of time, cut so that about PAGE items rest in each part; the oldest first."""
+        """Divide all of time into stretches, the oldest first, so that about PAGE items rest in each."""
         self._wake_up()
         cuts = list(dict.fromkeys(self._by_time[place][0] for place in range(PAGE, len(self._by_time), PAGE)))
         return [Stretch(since, before) for since, before in zip([None, *cuts], [*cuts, None], strict=True)]
 
     def ids(self, stretch: Stretch) -> list[str]:
-        """Of those that rest now, in this stretch."""
+        """The ids of the items that rest now and came into their state within this stretch."""
         self._wake_up()
         first = bisect_left(self._by_time, (stretch.since,)) if stretch.since is not None else 0
         end = bisect_left(self._by_time, (stretch.before,)) if stretch.before is not None else None
         return [item_id for _, item_id in self._by_time[first:end]]
 
     def failed(self, item_id: str, since: dt.datetime) -> float:
-        """How long it rests now. `since`: when it came into its state."""
+        """Record that the item's handler failed. Returns how many seconds it rests.
+
+        `since`: when it came into its state.
+        """
         failures = self._failures.pop(item_id, 0) + 1
         self._failures[item_id] = failures  # the newest last
         if len(self._failures) > RESTS_MAX:
@@ -59,7 +62,7 @@ class Rests:
         return rest_s
 
     def done(self, item_id: str, since: dt.datetime, has_moved: bool) -> None:
-        """One whose handler found nothing to do yet rests until the next poll."""
+        """Record that the item's handler returned. If the item is still in its state, it rests until the next poll."""
         self._failures.pop(item_id, None)
         self._end(item_id)
         if not has_moved:

@@ -60,14 +60,18 @@ class Timing:
 
     @property
     def seize_limit_s(self) -> float:
-        """Enough to wait for an open fenced transaction of an earlier leader; the server ends it after half a lease."""
+        """The limit for taking over the epoch: enough to wait for an open fenced transaction of an earlier leader.
+
+        The server ends such a transaction after half a lease.
+        """
         return max(ROUND_TRIP_LIMIT_S, self.trust_s)
 
 
 class Grant:
-    """The lock is ours while its last proof counts, from when the probe was sent; without `expires` until it ends.
+    """A lock that was granted. It is ours while its last proof counts, which starts when the probe was sent.
 
-    `may_resume`: whether its term may go on after a reconnect within the grace period.
+    Without `expires` it is ours until `end`. `may_resume`: whether its term may go on after a reconnect within the
+    grace period.
     """
 
     def __init__(self, clock: Clock, sent_s: float, timing: Timing, expires: bool) -> None:
@@ -89,7 +93,7 @@ class Grant:
         return max(0.0, self._trust.renewed_s + self._proof_s - self._clock.now_s()) if self.is_valid else 0.0
 
     def begin(self, sent_s: float) -> None:
-        """Trust the lock anew by a probe sent at `sent_s`, also after `end`: no other session had the lock between."""
+        """Trust the lock again by a probe sent at `sent_s`, also after `end`: no other session had it in between."""
         self._trust = Trust(self._clock, sent_s, self._trusted_s)
 
     def prove(self, sent_s: float) -> None:

@@ -212,7 +212,7 @@ class SessionLock(Candidate[Grant], Generic[S]):
         return self.is_leader
 
     def _is_over(self, election: Election[Grant]) -> bool:
-        """Only once the connection is closed."""
+        """True once the election has ended and the connection is closed."""
         return election.is_over and (self._task is None or self._task.done())
 
     async def __aexit__(self, *exc: object) -> None:

@@ -1,4 +1,4 @@
-"""Events stored for sure, each once: an add without an answer is repeated, which its tracking ids make safe."""
+"""Stores events for sure, each once: an add without an answer is repeated, which its tracking ids make safe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fencehold.ports.events import EventPort
 
 
 async def add_surely(port: EventPort, events: Iterable[NewEvent], limit_s: float) -> None:
-    """Stored when this returns. Without an answer it is asked once more, within the same limit.
+    """Store the events: they are stored when this returns. An add without an answer is repeated once, within the limit.
 
-    Uncertain: they may be stored (not_replicated: they are, perhaps on this server alone). Whatever the second try
-    says, the first may have been executed.
+    Raises Uncertain if the events may be stored, even if the second try was refused: the first may have been executed.
+    With the code `not_replicated` they are stored, but perhaps on this server alone.
     """
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + limit_s
@@ -36,7 +36,7 @@ async def add_surely(port: EventPort, events: Iterable[NewEvent], limit_s: float
 
 
 class Coming(Iterator[NewEvent]):
-    """Events that are checked as they are asked for, and can be had again."""
+    """Events that are checked as they are asked for. `all` returns them once more, for a second try."""
 
     def __init__(self, events: Iterable[NewEvent]) -> None:
         self._rest = iter(events)
@@ -53,7 +53,10 @@ class Coming(Iterator[NewEvent]):
         return event
 
     def all(self) -> list[NewEvent]:
-        """Those handed out and the rest. A bad one is raised, also if it was met before: then none was stored."""
+        """Return all events, those already handed out and the rest.
+
+        Raises the ConfigurationError of a bad event, even if it was raised before: then none of the events was stored.
+        """
         if self._bad is not None:
             raise self._bad
         return [*self._made, *self]

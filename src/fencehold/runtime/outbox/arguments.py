@@ -1,4 +1,4 @@
-"""What the verbs of an outbox are given, checked: lists of events, events by their id, claims."""
+"""Checks the arguments of an outbox's verbs: lists of events, events or their ids, claims."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def claims_of(claims: Claim | Sequence[Claim]) -> list[Claim]:
 
 
 def done_now(waiting: Any) -> Any:
-    """The result of a call on a sync connection, which had no need to wait; on an async one nothing has begun."""
+    """Return the result of a call on a sync connection, which is done already.
+
+    Raises ConfigurationError (`bad_connection`) for an async connection, on which nothing has begun.
+    """
     if asyncio.iscoroutine(waiting):
         waiting.close()
         raise ConfigurationError(

@@ -22,12 +22,12 @@ from fencehold.runtime.election.leader import Candidates, Leader
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.shared_connections import SharedEvents
 
-#: No event has this tracking id: the question is a look into an index, whatever the table holds.
+#: No event has this tracking id: the statement only looks into an index, however large the table is.
 NOBODYS = Filter(tracking_ids=("00000000-0000-0000-0000-000000000000",))
 
 
 class RunningWorker(HandlerLoop):
-    """A worker, as its outbox and what runs on the keeper's thread use it."""
+    """A worker, as its outbox and the parts on the keeper's thread see it."""
 
     outbox: str
 
@@ -55,7 +55,7 @@ class OutboxContext:
         self._in_callers: dict[str, Events] = {}
 
     def in_callers_transaction(self, outbox: str) -> Events:
-        """For statements on connections of the caller's only: it never opens a connection of its own."""
+        """Return the outbox for statements on a caller's connection only: it never opens a connection of its own."""
         if outbox not in self._in_callers:
             self._in_callers[outbox] = events_of(self.store.backend, outbox)
         return self._in_callers[outbox]
@@ -64,7 +64,7 @@ class OutboxContext:
 class OutboxAccess:
     """One outbox, as its workers and reapers use it.
 
-    `settings` are as they are now: `Outbox.configure` changes them while workers run.
+    `settings` are the current ones: `Outbox.configure` changes them while workers run.
     """
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
@@ -73,14 +73,17 @@ class OutboxAccess:
         self.facts = OutboxFacts(context.store.facts.sink, outbox=name)
 
     def make_events(self) -> Events:
-        """For one event loop, on a connection of its own that opens when needed; whoever asked closes it."""
+        """Return this outbox for one event loop, on a connection of its own that opens when needed.
+
+        The caller closes it.
+        """
         return events_of(self.context.store.backend, self.name)
 
     async def probe(self, events: Events | None, is_stopping: bool, failure: FenceholdError | None) -> None:
-        """Ask one small question: does the database answer, and is the table there? Raises what is wrong.
+        """Ask the store whether it answers and has the table. Raises the error that it finds.
 
-        `events` are None before the work has begun. `failure` is of the last try at the work, and is raised too: the
-        question reads only, and the work must write.
+        `events`: None before the work has begun. `failure`: the error of the last try at the work. It is raised too,
+        because this request only reads and the work must write.
         """
         if is_stopping:
             raise Unavailable("It is stopping, or has ended.", code="stopping")
@@ -101,7 +104,10 @@ class OutboxAccess:
 
 
 def reaper_lease(outbox: str) -> str:
-    """One lease per outbox: a name too long for a lease is cut, and told apart by a digest of the whole."""
+    """Return the name of the lease of this outbox's reapers.
+
+    An outbox's name that is too long for it is cut, and a digest of the whole name makes the result unique.
+    """
     name = f"{outbox} reaper"
     if len(name) <= LEASE_NAME_CHARS_MAX:
         return name
@@ -121,10 +127,10 @@ class ClaimedEvent(Kept):
         super().__init__(clock, sent_s, trusted_s)
         self.claim = claim
         self.is_shared = False  # one call of the handler for it and for others
-        self.called_off = False  # cancelled for the worker's sake, or that of another of its list: no fault of its own
+        self.called_off = False  # cancelled because the worker stops or another of its list was lost: no failure
         self.task: asyncio.Task[None] | None = None
-        self.warned_s = 0.0  # the age at which a warning last told of it
-        self.hung_logged = False  # a warning told that it runs on after its lease was lost
+        self.warned_s = 0.0  # its age when a warning about it was last logged
+        self.hung_logged = False  # a warning was logged that it runs on after its lease was lost
 
     @property
     def key(self) -> ClaimKey:
@@ -134,8 +140,8 @@ class ClaimedEvent(Kept):
 class WorkerContext:
     """One worker: its outbox, its handlers, its settings, and the events that it handles now.
 
-    `claimed_events` are in hand, by identity: an event that was lost and claimed again may be there twice. `strays`
-    were lost, and their handlers run on without a place.
+    `claimed_events` are in hand; the key is id(), because an event that was lost and claimed again may be there twice.
+    `strays` were lost: their handlers still run, but no longer take a place.
     """
 
     def __init__(self, outbox: OutboxAccess, worker_id: str, handlers: Handlers, settings: WorkerSettings) -> None:
@@ -149,7 +155,7 @@ class WorkerContext:
 
     @property
     def settings(self) -> WorkerSettings:
-        """As they are now: what was not set by hand follows the lease, also when `Outbox.configure` changes it."""
+        """The settings as they are now: those not set by hand follow the outbox's lease, also when it changes."""
         self._settings = self._settings.with_lease(self.outbox.settings.lease_s)
         return self._settings
 

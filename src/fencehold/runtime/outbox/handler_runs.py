@@ -1,8 +1,8 @@
-"""Runs the handlers of claimed events, and keeps what came of each until the store has taken it.
+"""Runs the handlers of claimed events, and keeps their results until the store has recorded them.
 
-A place is taken from the claim to the end of the handler. A handler whose lease was lost is cancelled. If it runs on
-all the same, its place is free after a moment, unless a thread is at work, which nothing can stop. Nothing is recorded
-of an event that is not ours any more.
+An event takes one of the worker's places from its claim to the end of its handler. If its lease is lost, the handler is
+cancelled. If the handler runs on all the same, its place becomes free after a moment, unless it is running on a thread,
+which cannot be stopped. No result is recorded for an event that is not ours any more.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Errors = Mapping[ClaimedEvent, BaseException]
 
 LOST_GRACE_S = 1.0  # a cancelled handler may clean up; then its place is free
 LOST_GRACE_S_MIN = 0.1
-STRAYS_MAX = 100  # handlers that run on without a place: beyond that they keep theirs
+STRAYS_MAX = 100  # so many handlers may run on without a place; any more keep theirs
 
 
 class PendingResults:
-    """What came of each event that a worker handled, until the store has taken it."""
+    """The results of the events that a worker has handled, until the store has recorded them."""
 
     def __init__(self, worker: WorkerContext) -> None:
         self._worker, self._clock, self._facts = worker, worker.clock, worker.facts
@@ -48,7 +48,7 @@ class PendingResults:
         return bool(self._completed or self._failed or self._called_off)
 
     def ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        """Called once for each event; `error` is what its handler raised."""
+        """Record that an event's handler has ended; called once for each event. `error`: what the handler raised."""
         self._worker.wake.set()
         if claimed.ended_because == TOO_LONG:
             event_facts(self._facts, claimed.claim).event_aborted(reason=claimed.ended_because)
@@ -63,7 +63,10 @@ class PendingResults:
             self._failed.append((claimed, error))
 
     def _too_long(self, ended: BaseException | None) -> TimeoutError:
-        """Caused by how it ended: as a rule by its cancellation, whose traceback says where it was by then."""
+        """Return the error for a handler that took longer than max_processing.
+
+        Its cause is how the handler ended: usually its cancellation, whose traceback shows where the handler was.
+        """
         limit_s = self._worker.settings.max_processing_s
         error = TimeoutError(f"aborted: the handler took longer than max_processing ({limit_s:g} s)")
         error.__cause__ = ended and from_the_handler(ended)
@@ -74,11 +77,14 @@ class PendingResults:
         return completed
 
     def put_back(self, completed: list[ClaimedEvent]) -> None:
-        """Perhaps recorded, perhaps not: asked again, never forgotten."""
+        """Keep these for the next turn, because the store may not have recorded them."""
         self._completed = completed + self._completed
 
     def _ours(self, ended: list[ClaimedEvent], errors: Errors | None = None) -> list[ClaimedEvent]:
-        """Those whose result may be recorded; of the others it is told, and the reaper has their events."""
+        """Return the events whose results may be recorded.
+
+        The others are logged as lost, and the reaper recovers them.
+        """
         now_s = self._clock.now_s()
         ours = [claimed for claimed in ended if not claimed.ended_because and now_s < claimed.deadline_s]
         if len(ours) < len(ended):
@@ -86,12 +92,12 @@ class PendingResults:
         return ours
 
     def _log_lost(self, claimed_events: list[ClaimedEvent], errors: Errors, reason: str = "") -> None:
-        """With what the handler raised: nothing else will say it."""
+        """Log that results were not recorded, with the errors that the handlers raised: nothing else logs those."""
         for claimed, raised in _raised(claimed_events, errors):
             event_facts(self._facts, claimed.claim).event_lost(reason=reason or claimed.why_over, **raised)
 
     def stray_ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        """A handler that ran on without a place has come to its end; its event was accounted for when it was lost."""
+        """Log that a handler without a place has ended. Its event's result was dealt with when its lease was lost."""
         [(_, raised)] = _raised([claimed], {} if error is None else {claimed: error}, self._strays_shown)
         self._strays_shown = {claimed.task}
         age_s = round(self._clock.now_s() - claimed.started_s, 1)
@@ -99,14 +105,20 @@ class PendingResults:
         event_facts(self._facts, claimed.claim).handler_ended_late(handler=handler, age_s=age_s, **raised)
 
     def close(self) -> None:
-        """Nothing is recorded any more: what was not, and what ends from now on, is told and left to the reaper."""
+        """Record no more results.
+
+        Those that are left, and later ones, are logged, and the reaper recovers the events.
+        """
         self._is_closed = True
         errors = dict(self._failed)
         self._log_lost([*self._completed, *errors, *self._called_off], errors, UNCONFIRMED)
         self._completed, self._failed, self._called_off = [], [], []
 
     async def hand_back(self, port: EventPort) -> None:
-        """What a stopping worker called off: due again at once, and no try, or a deploy could bury an event."""
+        """Give back the events that the stopping worker has called off: due again at once, and no try is counted.
+
+        If tries were counted, a few deploys could make an event a dead letter.
+        """
         if not self._called_off:
             return
         ours, self._called_off = self._ours(self._called_off), []
@@ -142,7 +154,7 @@ class PendingResults:
 
     def _failure(self, claimed: ClaimedEvent, error: BaseException) -> Failure:
         delay_s = self._worker.outbox.settings.backoff.delay_s(claimed.claim.attempt, self._rng)
-        may_retry = claimed.is_shared or not isinstance(error, Reject)  # which of several it rejects, nobody knows
+        may_retry = claimed.is_shared or not isinstance(error, Reject)  # Reject does not say which
         return Failure(claimed.claim.key, stored(error), delay_s, may_retry)
 
     def log_completed(self, asked: list[ClaimedEvent], accepted: Sequence[Key]) -> None:
@@ -155,7 +167,7 @@ class PendingResults:
         self._facts.events_completed(completed=len(accepted), refused=refused, latencies_s=latencies_s)
 
     def _latency_s(self, claimed: ClaimedEvent) -> float:
-        """Created to completed: by the store's clock until the last renewal, by ours since."""
+        """Seconds from creation to completion: by the store's clock until the last renewal, by our clock since then."""
         claim = claimed.claim
         if claim.created_at is None or claim.locked_until is None:
             return 0.0
@@ -166,9 +178,10 @@ class PendingResults:
 def _raised(
     claimed_events: list[ClaimedEvent], errors: Errors, shown: set[Call] | None = None
 ) -> Iterator[tuple[ClaimedEvent, dict[str, Any]]]:
-    """Each with the error of its handler, if there is one; a traceback once for all events of one call.
+    """Yield each event with its handler's error as fields; no fields if there is none.
 
-    A cancellation that the worker itself asked for is no error of the handler. `shown`: calls told of before.
+    Events of one call share one traceback, which only the first of them gets. `shown`: calls whose traceback was logged
+    before. A cancellation that the worker itself asked for is not an error of the handler.
     """
     shown = set(shown or ())
     for claimed in claimed_events:
@@ -183,7 +196,7 @@ def _raised(
 
 
 class HandlerRuns:
-    """The events that a worker has in hand."""
+    """The events that a worker has in hand, and the tasks that run their handlers."""
 
     def __init__(self, worker: WorkerContext, results: PendingResults) -> None:
         self._worker, self._results = worker, results
@@ -199,7 +212,10 @@ class HandlerRuns:
         self.waiting += claimed_events
 
     def begin(self) -> None:
-        """Start the handlers of all that wait; those that were lost or called off before that end here."""
+        """Start the handlers of all waiting events.
+
+        For an event that was lost or called off before that, end it here.
+        """
         loop = asyncio.get_running_loop()
         claimed_events, self.waiting = self.waiting, []
         for claimed in [f for f in claimed_events if f.called_off or f.ended_because]:
@@ -217,9 +233,9 @@ class HandlerRuns:
             task.add_done_callback(partial(self._task_done, batch))
 
     def _task_done(self, claimed_events: list[ClaimedEvent], task: asyncio.Task[None]) -> None:
-        """End what the task has not ended: one that is cancelled before its first step runs nothing at all."""
+        """End the events that the task did not end: a task that is cancelled before its first step runs no code."""
         if not task.cancelled():
-            task.exception()  # Ctrl-C has ended the event loop already; asyncio would print that nobody looked at it
+            task.exception()  # else asyncio prints that nobody read it: Ctrl-C has ended the event loop already
         left = [f for f in claimed_events if id(f) in self.claimed_events or id(f) in self.strays]
         if left:
             self._ended_together(left, asyncio.CancelledError())
@@ -232,10 +248,13 @@ class HandlerRuns:
                 claimed.task.cancel()
 
     def lose(self, claimed: ClaimedEvent) -> None:
-        """Cancel the handler of an event whose lease was lost; its place is free soon, whether it heeds that or not."""
+        """Cancel the handler of an event whose lease was lost.
+
+        Its place becomes free soon, even if the handler runs on.
+        """
         if claimed.task is not None and not claimed.task.done():
             claimed.task.cancel()
-            # Within its lease, where some is left: then that it took too long can still be recorded.
+            # Before its lease ends, if possible: then the store can still record that it took too long.
             grace_s = min(LOST_GRACE_S, max(LOST_GRACE_S_MIN, (claimed.deadline_s - self._clock.now_s()) / 2))
             asyncio.get_running_loop().call_later(grace_s, self._free, claimed)
 
@@ -250,7 +269,10 @@ class HandlerRuns:
         self._results.ended(claimed, asyncio.CancelledError())
 
     async def _handle_batch(self, run: Run, batch: list[ClaimedEvent]) -> None:
-        """One call for all of them: what it returns or raises is the outcome of each that is still ours."""
+        """Call the handler once for the whole list.
+
+        What it returns or raises is the result of each event that is still ours.
+        """
         error: BaseException | None = None
         try:
             await run([claimed.claim for claimed in batch])
@@ -261,9 +283,10 @@ class HandlerRuns:
             raise error
 
     def _ended_together(self, batch: list[ClaimedEvent], error: BaseException | None) -> None:
-        """A call that was cancelled because one of its events lost its lease is no fault of the others.
+        """End all events of one call.
 
-        If that one took too long, all of them did: its heartbeat may only not have come to the others yet.
+        If it was cancelled because one event's lease was lost, the others have not failed. If that event took too long,
+        all of them did: the heartbeat may only not have looked at the others yet.
         """
         reasons = {claimed.ended_because for claimed in batch if claimed.ended_because}
         if reasons and isinstance(error, asyncio.CancelledError):
@@ -288,7 +311,7 @@ class HandlerRuns:
                     await run(claim)
         except KeyboardInterrupt as error:
             self._ended(claimed, error)
-            raise  # Ctrl-C means the program
+            raise  # Ctrl-C is meant for the whole program
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
             self._ended(claimed, error)
         else:
@@ -303,10 +326,10 @@ class HandlerRuns:
 
 
 def batches(handlers: Handlers, claimed_events: list[ClaimedEvent], size: int) -> list[tuple[Run, list[ClaimedEvent]]]:
-    """Events of one handler together, at most `size` at a time; in a list of its own what may not share its fate.
+    """Group the events by handler, at most `size` in one list. An event that has failed before gets a list of its own.
 
-    That is every event with a failed or lost try behind it, whose row says so to every worker, and one on its last try:
-    an event costs the others of its list one try at most, and buries none of them.
+    So does an event whose lease was lost before, and one on its last try. The event's row shows this to every worker.
+    So an event costs the others of its list at most one try, and makes none of them a dead letter.
     """
     by_run: dict[Run, list[ClaimedEvent]] = {}
     for claimed in [f for f in claimed_events if _may_share(f.claim)]:

@@ -1,4 +1,4 @@
-"""What tells an outbox from one of the same name in another database: asked of the store once, and when refused."""
+"""The id that tells an outbox from one of the same name in another database: read once, and again if it is refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ T = TypeVar("T")
 
 
 class OutboxIdentity:
-    """`ask` reads it from the store's own database, never from a caller's connection. `known` are those of all
-    outboxes of the store, by name: one handle asks for all."""
+    """The id of one outbox. `ask` reads it from the store's own database, never from a caller's connection.
+
+    `known` has the ids of all outboxes of the store, by name, so only one of an outbox's handles has to ask.
+    """
 
     def __init__(self, name: str, ask: Callable[[], Awaitable[str]], known: dict[str, str]) -> None:
         self._name = name
@@ -25,7 +27,10 @@ class OutboxIdentity:
         return self._known[self._name]
 
     async def given_to(self, run: Callable[[str], Awaitable[T]]) -> T:
-        """`run(id)`, and once more if it was refused because the outbox has been dropped and made anew meanwhile."""
+        """Return `run(id)`.
+
+        If that is refused because the outbox was dropped and created since then, run it with the new id.
+        """
         known = await self.get()
         try:
             return await run(known)
@@ -34,7 +39,7 @@ class OutboxIdentity:
         return await run(renewed)
 
     async def after(self, refusal: ConfigurationError, known: str) -> str:
-        """The id as it is now. Raises the refusal if it is another one than `wrong_store`, or the id is the same."""
+        """Return the outbox's new id. Raises the refusal if its code is not `wrong_store`, or if there is no new id."""
         if refusal.code != "wrong_store":
             raise refusal
         try:

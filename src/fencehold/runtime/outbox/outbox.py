@@ -42,9 +42,10 @@ Progress = Callable[[int], None]
 
 
 class Outbox:
-    """Low-level verbs for programs that keep their own time, `worker()` for all others. Every verb is one statement.
+    """Every stored event is handled at least once; at any time only one worker has the lease to handle it.
 
-    A verb's own statement is ended by its limit; a cancelled caller does not cut it short.
+    The low-level verbs are for programs that decide themselves when to claim and renew; `worker()` is for all others.
+    Every verb is one statement, ended by its limit; a cancelled caller does not cut it short.
     """
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
@@ -58,9 +59,9 @@ class Outbox:
         return self._access.settings
 
     def configure(self, *, lease: Duration, heartbeat_every: Duration | None = None) -> None:
-        """Another lease from the next claim and heartbeat on, also for workers that run already.
+        """Set another lease, from the next claim and heartbeat on, also for workers that are running.
 
-        Their `max_processing` and `shutdown_timeout` follow it unless they were set by hand.
+        Their `max_processing` and `shutdown_timeout` follow the lease unless they were set by hand.
         """
         checked = outbox_settings(lease=lease, heartbeat_every=heartbeat_every)
         self._access.settings = replace(
@@ -94,10 +95,10 @@ class Outbox:
         metadata: JsonMapping | None = None,
         tx: Connection | None = None,
     ) -> str:
-        """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
+        """Stored for sure when this returns, or with the caller's transaction `tx`. Returns the tracking id.
 
-        Without an answer it is asked once more; without one again it is Uncertain: repeat it then with the same
-        `tracking_id`. An event whose `tracking_id` is known already is not stored again. Higher `priority` is handled
+        Without an answer it is tried once more; then it raises Uncertain: repeat the call with the same `tracking_id`.
+        An event whose `tracking_id` is stored already is not stored again. Events with a higher `priority` are handled
         sooner; `not_before` is a time or a delay.
         """
         event = self._new(
@@ -108,9 +109,9 @@ class Outbox:
         return event.tracking_id
 
     async def add_many(self, events: Iterable[EventToAdd], tx: Connection | None = None) -> list[str]:
-        """All or none of up to 5,000 at a time (all of them with `tx`); their tracking ids in order.
+        """Store all or none of up to 5,000 events at a time (of all with `tx`). Returns their tracking ids in order.
 
-        Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
+        Each event is (event_type, payload), or a mapping with the names of `add`'s arguments.
         """
         given, new = listed(events), list[NewEvent]()
         making = self._making(given, new)
@@ -124,7 +125,7 @@ class Outbox:
         return [event.tracking_id for event in new]
 
     def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
-        """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
+        """`add_many` for callers without an event loop: in the transaction of a sync connection or session `tx`."""
         new = list(self._making(listed(events), []))
         done_now(self._context.in_callers_transaction(self.name).in_tx.add(tx, new, outbox_id))
         return [event.tracking_id for event in new]
@@ -137,16 +138,20 @@ class Outbox:
         return bool(done_now(in_tx.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
-        """What tells this outbox from one of the same name in another database; asked of the store once."""
+        """The id that tells this outbox from one of the same name in another database.
+
+        Only the first call asks the store.
+        """
         return await self._identity.get()
 
     async def _ask_identity(self) -> str:
         return await (await self._here(in_tx=True)).in_tx.identity(LIMIT_S)
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
-        """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
+        """True if this consumer gets this event for the first time; recorded in the caller's transaction `tx`.
 
-        Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
+        Write the effect in the same transaction: then both are stored, or neither is, however often the event is
+        delivered.
         """
         who = tracking_id_of(event), names.consumer_id(consumer_id)
         in_tx = (await self._here(in_tx=True)).in_tx
@@ -155,7 +160,7 @@ class Outbox:
     # --- consumers ---
 
     async def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
-        """Up to `limit` due events, each under a lease that nobody else has."""
+        """Claim up to `limit` due events, each under a lease that nobody else has."""
         check = Check("Claim")
         check.count(limit, "limit", 1, 10_000)
         check.done("Claim as many as can be started at once.")
@@ -172,9 +177,9 @@ class Outbox:
         return claim.lease_s or self.settings.lease_s
 
     async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
-        """Those still held, each with its new `locked_until`; the others are lost: stop working on them.
+        """Renew the leases. Returns the claims still held, with their new `locked_until`; stop working on the others.
 
-        Each for as long again as `claim` was told, or as the outbox is set to by now.
+        Each is renewed for the lease given to `claim`, or else for the outbox's current lease.
         """
         held = claims_of(claims)
         renewed: dict[ClaimKey, Any] = {}
@@ -186,14 +191,14 @@ class Outbox:
         return [claim for claim in held if claim.key in renewed]
 
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
-        """Those completed; one whose lease is over, or that another holds, is refused and left out."""
+        """Complete the events. Returns those completed; one whose lease is over, or that another holds, is left out."""
         held = claims_of(claims)
         turn = await asyncio.shield((await self._here()).port.turn(held, None, LIMIT_S))
         accepted = {(key.id, key.token) for key in turn.completed}
         return [claim for claim in held if (claim.id, claim.token) in accepted]
 
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
-        """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
+        """Record a failed try. Returns FAILED (to be tried again) or DEAD_LETTER; None if it was no longer ours."""
         delay_s = self.settings.backoff.delay_s(claim.attempt, self._context.rng)
         text = stored(error) if isinstance(error, BaseException) else storable(str(error))
         recorded = await (await self._here()).port.fail(
@@ -228,12 +233,13 @@ class Outbox:
         reaper: bool = True,
         give_up_after: Duration | None = None,
     ) -> Worker:
-        """A worker, checked and not yet running. `handler(event)`: to return is done, to raise is to be tried again.
+        """A worker, checked and not yet running. If `handler(event)` returns, the event is done; else it is retried.
 
-        With `batch_size` the handler gets lists of events and answers for all of them; an event whose try has failed is
-        from then on in a list of its own. `saturated` says True while downstream is full. `reaper=False` needs one
-        elsewhere. `give_up_after`: once its event loop has not turned for so long, or all its places have been taken
-        for so long by handlers that lost their leases and do not return, `run` raises WorkerStuck.
+        With `batch_size` the handler gets lists of events, and its outcome counts for all of them; an event whose try
+        has failed is from then on in its own list. `saturated` returns True while downstream is full. `reaper=False`
+        needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck once the worker's event loop has been
+        blocked for so long, or once all places have been taken for so long by handlers that lost their leases and do
+        not return.
         """
         settings = worker_settings(
             self.settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
@@ -245,18 +251,21 @@ class Outbox:
         return Worker(self._access, who, handlers, settings, saturated=saturated, with_reaper=reaper)
 
     def reaper(self, reaper_id: str | None = None) -> Reaper:
-        """A reaper of its own, for deployments whose workers bring none: `await reaper.run()` until `stop()`."""
+        """A reaper without a worker, for deployments whose workers have none: `await reaper.run()` until `stop()`."""
         who = names.holder_id(reaper_id) if reaper_id is not None else names.default_holder_id()
         return Reaper(self._access, who)
 
     # --- operators ---
 
     async def stats(self, *, whole: bool = True) -> Stats:
-        """One look at the table; without `whole` the completed are not counted (0), of which there may be millions."""
+        """Count the events by status, with the age of the oldest due one, in one read of the table.
+
+        Without `whole` completed events are not counted (0): there may be millions.
+        """
         return await (await self._here()).admin.stats(ADMIN_LIMIT_S, whole)
 
     async def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
-        """Events as they stand, the newest first."""
+        """Read events as they are now, the newest first."""
         return await (await self._here()).admin.find(which or Filter(), min(limit, FIND_MAX), ADMIN_LIMIT_S)
 
     async def redrive(
@@ -268,9 +277,9 @@ class Outbox:
         per_minute: float = REDRIVE_PER_MINUTE,
         dry_run: bool = False,
     ) -> list[str]:
-        """Dead letters of this type made PENDING again, so many a minute, their count of tries reset.
+        """Make dead letters of this type PENDING again, at most `per_minute` a minute, with their tries reset.
 
-        `root_cause` says what was wrong and is fixed; it stays with each event.
+        Returns their tracking ids. `root_cause` states what was wrong and is fixed; it is stored with each event.
         """
         if not str(root_cause).strip():
             hint = "Say what was wrong and has been mended: a redrive without that only fails again."
@@ -283,7 +292,7 @@ class Outbox:
         return await self._redrive(which, root_cause, limit, per_minute, dry_run)
 
     async def retry(self, tracking_ids: Sequence[str], root_cause: str = "", *, dry_run: bool = False) -> list[str]:
-        """These events, failed or dead, made PENDING now."""
+        """Make these events, failed or dead, PENDING now. Returns the tracking ids of those it changed."""
         which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(map(tracking_id_of, tracking_ids)))
         return await self._redrive(which, root_cause, len(tracking_ids), 0.0, dry_run)
 
@@ -295,7 +304,10 @@ class Outbox:
         dry_run: bool = False,
         on_progress: Progress | None = None,
     ) -> int:
-        """Delete finished events, in batches that hold no lock for long; how many. Dead letters only when named."""
+        """Delete finished events, in batches that hold no lock for long. Returns how many.
+
+        Dead letters are deleted only if `statuses` names them.
+        """
         if set(statuses) - {Status.COMPLETED, Status.DEAD_LETTER} or not statuses:
             hint = "Only COMPLETED and DEAD_LETTER events are finished."
             raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
@@ -311,7 +323,7 @@ class Outbox:
         return total
 
     async def close(self) -> None:
-        """Close the connection that other handles of this outbox do not use; `store.close()` closes all."""
+        """Close this outbox's connections unless another handle of it uses them. `store.close()` closes all."""
         await self._context.shared.leave(self)
 
     # --- within ---
@@ -335,7 +347,7 @@ class Outbox:
         return new_event(self.settings, event_type, payload, **rest)
 
     def _making(self, given: list[Any], made: list[NewEvent]) -> Iterator[NewEvent]:
-        """Each is checked and serialised when it is asked for, and noted in `made`."""
+        """Check and serialise each event when it is asked for, yield it, and append it to `made`."""
         carried = self._carried()
         for event, fresh_id in zip(given, new_tracking_ids(len(given)), strict=True):
             new = self._new_of(event, carried, fresh_id)
@@ -363,8 +375,10 @@ class Outbox:
             await self._identity.given_to(lambda outbox_id: events_here.in_tx.add(tx, new, outbox_id))
 
     async def _here(self, *, in_tx: bool = False) -> Events:
-        """In the caller's loop, on a connection that all handles of this outbox share there; its tables are there, if
-        `store.init()` was called."""
+        """Return the outbox for the caller's event loop, with a connection that all its handles share there.
+
+        If `store.init()` was called before the outbox was declared, this makes its tables first.
+        """
         await self._context.store.first_use.outbox(self.name, in_tx=in_tx)
         return self._events_here()
 

@@ -1,6 +1,6 @@
-"""What recovers: events whose lease has lapsed become PENDING again, or dead letters when their tries are spent.
+"""Recovers events whose lease has lapsed: they become PENDING again, or dead letters when no tries are left.
 
-Exactly one is active per outbox, by a leader lease; the others follow and take over when it ends.
+One reaper per outbox is active, the one that has a leader's lease; the others follow, and one takes over when it ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its abs
 
 
 class Reaper:
-    """Runs as long as `run` does; a fault of the store is told and survived."""
+    """Recovers lapsed events as long as `run` runs. An error of the store is logged, and the reaper goes on."""
 
     def __init__(self, outbox: OutboxAccess, reaper_id: str) -> None:
         self.outbox, self._access, self._reaper_id = outbox.name, outbox, reaper_id
@@ -40,13 +40,14 @@ class Reaper:
         self._leader: Leader | None = None
         self._events: Events | None = None
         self._outage = Outage(outbox.facts, outbox.clock)
-        self._failure: FenceholdError | None = None  # of the last thing it tried
-        self._has_looked = False  # and what it saw is still shown
+        self._failure: FenceholdError | None = None  # of the last request
+        self._has_looked = False  # counts were reported, and are still shown
 
     async def begin(self) -> None:
-        """Start to seek the lease that makes this reaper the active one. An outage is waited for in the background.
+        """Start to seek the lease that makes this reaper the active one.
 
-        Raises ConfigurationError for what no waiting mends, such as a missing right on the lease table.
+        During an outage, tries go on in the background. Raises ConfigurationError when waiting cannot help, such as for
+        a missing right on the lease table.
         """
         self._loop = asyncio.get_running_loop()
         # Its lease ends no later than those of the events it would recover.
@@ -55,7 +56,10 @@ class Reaper:
         self._leader, self._failure = leader, None
 
     async def run(self) -> None:
-        """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`. Raises as `begin`."""
+        """Work until `stop()`: while this process leads, recover lapsed events every `reap_every`.
+
+        Raises the same as `begin`.
+        """
         if self._leader is None:
             await self.begin()
         self._events = events = self._access.make_events()
@@ -70,7 +74,10 @@ class Reaper:
             await events.close()
 
     async def _watch(self, events: Events) -> None:
-        """One round: lead, then recover. A mistake that the store names only now is told, and tried again later."""
+        """One round: wait to lead, then recover.
+
+        A ConfigurationError at this point is logged, and tried again later.
+        """
         try:
             if self._leader is None:
                 await self.begin()
@@ -84,7 +91,7 @@ class Reaper:
             await self._clock.wait(self._stop, self._access.settings.reap_every_s)
 
     async def _leads(self, leader: Leader) -> bool:
-        """As soon as this process leads; False when it is to stop before that."""
+        """Wait until this process leads. False if the reaper is stopped before that."""
         if not leader.is_leader:
             self._failure = None
             self._unsee()
@@ -94,9 +101,10 @@ class Reaper:
         return leader.is_leader and not self._stop.is_set()
 
     async def probe(self) -> None:
-        """Ask the store for what every run needs, on this reaper's connection; raises what is wrong. On its loop.
+        """Ask the store for what every run needs, on this reaper's connection. Raises the error that it finds.
 
-        Raises too what the last run failed with: the question reads only, and a run must write.
+        Call it on the event loop of `run`. Also raises the error of the last run, because this request only reads and a
+        run must write.
         """
         await self._access.probe(self._events, self._stop.is_set(), self._failure)
 
@@ -107,7 +115,7 @@ class Reaper:
             post_to(self._loop, self._stop.set)
 
     async def _reap(self, events: Events) -> None:
-        """A run that failed is no reason not to look: how old events grow is what matters then."""
+        """Recover lapsed events, then report the counts of the table, even if the recovery failed."""
         failures = [await self._tried(self._run_once(events)), await self._tried(self._look(events))]
         failure = failures[0] or failures[1]
         if failure is not None:
@@ -133,7 +141,10 @@ class Reaper:
         self._outage.failed(error)
 
     async def _look(self, events: Events) -> None:
-        """Tell how the table stands, or that this is not known any more: an old number would look like a new one."""
+        """Report the counts of the table.
+
+        Without an answer, report that they are unknown: old counts would look new.
+        """
         if not self._wants_stats:
             return
         try:
@@ -176,5 +187,5 @@ def _log_reaped(facts: OutboxFacts, found: list[Recovered], took_s: float) -> No
 
 
 def is_missing(ran_s_ago: float | None, settings: OutboxSettings) -> bool:
-    """Whether a reaper that ran this long ago has to be taken for absent."""
+    """Whether no reaper seems to run, if the last run was this many seconds ago. None: a reaper has never run."""
     return ran_s_ago is None or ran_s_ago > settings.lease_s + LOST_EVERY * settings.reap_every_s

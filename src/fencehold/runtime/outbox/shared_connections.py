@@ -1,4 +1,4 @@
-"""Connections that all handles of one outbox share: a handle made per request costs none of its own."""
+"""Connections that all handles of one outbox share, so that a handle made for each request opens none of its own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Place = tuple[asyncio.AbstractEventLoop, str]
 
 
 class Handle(Protocol):
-    """What `store.outbox(...)` gave."""
+    """An outbox, as `store.outbox(...)` returned it."""
 
     name: str
 
 
 class SharedEvents:
-    """One connection per outbox and event loop, however many handles there are; and what is known of each outbox."""
+    """One connection per outbox and event loop, however many handles there are, and the id of each outbox."""
 
     def __init__(self, store: StoreContext) -> None:
         self._store = store
@@ -32,7 +32,10 @@ class SharedEvents:
         self.outbox_ids: dict[str, str] = {}
 
     def here(self, outbox: Handle) -> Events:
-        """Of the running loop; it opens when needed. It stays open when the handle is gone: the next one uses it."""
+        """Return the outbox for the running event loop, with a connection that opens when needed.
+
+        The connection stays open when the handle is gone, and the next handle uses it.
+        """
         loop = asyncio.get_running_loop()
         place = (loop, outbox.name)
         if place not in self._events:
@@ -43,7 +46,7 @@ class SharedEvents:
         return self._events[place]
 
     async def leave(self, outbox: Handle) -> None:
-        """Close what no other handle has used."""
+        """Close the connections that no handle but this one has used."""
         for place in [place for place, users in list(self._users.items()) if outbox in users]:
             self._users[place].discard(outbox)
             if not self._users[place]:
@@ -59,7 +62,7 @@ class SharedEvents:
         return self._events.pop(place)
 
     def _leave_closed_loops(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A program that runs a new event loop for each request would otherwise keep a connection of each."""
+        """Close the connections of closed event loops. A program may run a new event loop for each request."""
         for place in [place for place in list(self._events) if place[0].is_closed()]:
             task = loop.create_task(self._ended(self._forget(place).close()))
             self._closing.add(task)

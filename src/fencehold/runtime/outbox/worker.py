@@ -1,7 +1,7 @@
-"""Handles events: claims what it can start, runs handlers, records what came of them.
+"""Handles events: claims as many as it can start, runs their handlers, and records the results.
 
-Shape of a turn: wait until there is something to say or to ask, say what was done and ask for the next events in one
-round trip, start them. Turns never overlap, and no handler waits for one.
+A turn: wait until there is a result to record, or room for events that may be due; record and claim in one round trip;
+start the handlers. Turns never overlap, and no handler waits for a turn.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Worker(RunningWorker):
     # --- what a program calls ---
 
     async def run(self) -> None:
-        """Work until `stop()`; an outage of the store is waited out.
+        """Work until `stop()` is called. An outage of the store is waited out.
 
-        Raises ConfigurationError for what no retry can mend (a missing table or right, no reaper), at first contact
-        only: once a turn has worked, such a fault is logged and retried too. Raises WorkerStuck when `give_up_after` is
-        set and for that long nothing could be handled any more.
+        Raises ConfigurationError when a retry cannot help (a missing table or right, no reaper), at first contact only:
+        once a turn has succeeded, such an error is logged and retried too. Raises WorkerStuck when `give_up_after` is
+        set and for that long nothing could be handled.
         """
         self._begin_run()
         self._events = self._access.make_events()
@@ -100,29 +100,29 @@ class Worker(RunningWorker):
         await self._background.stop()
         await self._events.close()
         self._results.close()
-        if has_run:  # else it was refused, and never worked
+        if has_run:  # else it never began to work
             self._facts.worker_stopped()
         self._access.context.workers.discard(self)
         self.stopped.set()
 
     def pause(self) -> None:
-        """Claim nothing until `resume()`; what is in hand goes on. Any thread."""
+        """Claim nothing until `resume()`; the events in hand go on. Any thread."""
         self._on_loop(lambda: self._set_paused(True))
 
     def resume(self) -> None:
         self._on_loop(lambda: self._set_paused(False))
 
     async def probe(self) -> None:
-        """Ask the store for what every turn needs, on the connection of the turns; raises what is wrong.
+        """Ask the store for what every turn needs, on the connection of the turns. Raises the error that it finds.
 
-        Raises too what the last turn failed with: the question reads only, and a turn must write.
+        Also raises the error of the last turn, because this request only reads and a turn must write.
         """
         events, failure = self._events if self._has_begun else None, None if self._paused else self._failure
         await self._access.probe(events, self._stopping, failure)
 
     @property
     def settings(self) -> WorkerSettings:
-        """As they are now: what was not set by hand follows the lease, also when `configure` changes it."""
+        """The settings as they are now: those not set by hand follow the outbox's lease, also when it changes."""
         return self._context.settings
 
     @property
@@ -131,13 +131,13 @@ class Worker(RunningWorker):
 
     @property
     def in_flight(self) -> int:
-        """Handlers that run, those too whose lease is lost and that do not heed their cancellation."""
+        """How many handlers are running, including those that lost their lease and do not return."""
         return len(self._runs.claimed_events) + len(self._runs.strays)
 
     # --- the pump ---
 
     async def _begin(self) -> None:
-        """Once the store answers: one that is away just now is no reason to give up."""
+        """Start the background parts. If the store does not answer, try again until it does."""
         while not self._stopping:
             try:
                 await self._background.start()
@@ -158,7 +158,7 @@ class Worker(RunningWorker):
             if not (self._results.has_news or (room and (self._more or polls))):
                 if self._runs.waiting:
                     self._runs.begin()
-                    await asyncio.sleep(0)  # what is quick is done by now, and goes along with the next turn
+                    await asyncio.sleep(0)  # quick handlers end here: the next turn records them
                 else:
                     await self._rest(room, next_poll_s)
                 continue
@@ -168,7 +168,7 @@ class Worker(RunningWorker):
         return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
 
     async def _rest(self, room: int, next_poll_s: float) -> None:
-        """Until a handler ends or a hint comes; with room to spare, no longer than until the next poll."""
+        """Wait until a handler ends or a hint comes; if there is room for events, at most until the next poll."""
         self._wake.clear()
         waits_for_poll = room or self._is_saturated
         pause_s = max(0.0, next_poll_s - self._clock.now_s()) if waits_for_poll else None
@@ -181,7 +181,7 @@ class Worker(RunningWorker):
         settings = self._access.settings
         ask = self._ask(min(room, CLAIM_MAX), settings)
         if ask:
-            self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
+            self._more = False  # before the request: this claim may miss the events of a hint that comes meanwhile
         sent_s = self._clock.now_s()
         try:
             turn = await self._meanwhile(
@@ -199,11 +199,14 @@ class Worker(RunningWorker):
             self._take(turn.claims, sent_s, settings)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
-        """The question is sent first, then the handlers begin: they run while the store works."""
+        """Send the request, then start the waiting handlers, which run while the store works.
+
+        Returns the store's answer.
+        """
         if not self._runs.waiting:
             return await asking
         task = asyncio.ensure_future(asking)
-        await asyncio.sleep(0)  # now it is under way
+        await asyncio.sleep(0)  # now the request is sent
         self._runs.begin()
         return await task
 
@@ -213,8 +216,8 @@ class Worker(RunningWorker):
         self._tokens += 1
         token = f"{self._token_head}{self._tokens:x}"
         types = self._handlers.event_types
-        # Of events that workers died of, one at a time: others must not die of it again and again. What was lost is not
-        # handled any more, even if a thread that cannot be stopped still runs.
+        # Suspects may have killed their workers: handle one at a time, else the others die with it again and again. A
+        # suspect whose lease was lost does not count, even if its thread, which cannot be stopped, still runs.
         has_suspect = any(f.claim.is_suspect and not f.ended_because for f in self._runs.claimed_events.values())
         return ClaimAsk(
             limit, token, settings.lease_s, types, settings.in_order, may_miss=True,
@@ -222,7 +225,7 @@ class Worker(RunningWorker):
         )  # fmt: skip
 
     def _room(self) -> int:
-        """How many events could be started now; none while stopping, paused, or while downstream is full."""
+        """How many events could be started now; 0 while stopping, paused, or while downstream is full."""
         room = self.settings.concurrency - len(self._runs.claimed_events)
         return room if room and not self._stopping and not self._paused and self._has_capacity() else 0
 
@@ -250,15 +253,18 @@ class Worker(RunningWorker):
             return
         self._runs.add(claimed_events)
         if settings.lease_s != self._access.settings.lease_s:
-            self._reconfigured()  # these have the lease of before
+            self._reconfigured()  # these were claimed with the lease that was set before
 
-    # --- being told ---
+    # --- called by other parts ---
 
     def _lost(self, claimed: ClaimedEvent) -> None:
         self._on_loop(lambda: self._runs.lose(claimed))
 
     def _give_up(self, error: WorkerStuck) -> None:
-        """What can still be handed back is, if that takes no longer than a call."""
+        """Stop, and make `run` raise this error.
+
+        Events whose handlers react to a cancel are handed back, if there is time.
+        """
         if self._stuck is not None:
             return
         self._stuck = error
@@ -310,7 +316,7 @@ class Worker(RunningWorker):
             self._loop.call_later(self._access.settings.call_limit_s, self._abandon)
 
     async def _leave(self, pump: asyncio.Task[None] | None) -> None:
-        """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
+        """`run` was cancelled: cancel the handlers, and record their results if that takes no longer than one call."""
         self._begin_stopping()
         self._runs.call_off()
         if pump is not None:

@@ -31,7 +31,10 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
         self._worker, self._port, self._told = worker, port, told
 
     def _every_s(self, kept: ClaimedEvent) -> float:
-        """By the lease it was granted: the setting may have changed since."""
+        """Seconds between two renewals.
+
+        Depends on the lease that the event was granted: the setting may have changed since.
+        """
         lease_part_s = HEARTBEAT_PART * (kept.deadline_s - kept.renewed_s)
         return min(self._worker.outbox.settings.heartbeat_every_s, lease_part_s)
 
@@ -39,7 +42,7 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
         return kept.renewed_s + self._every_s(kept)
 
     def _look_every_s(self) -> float:
-        """Often enough for every event that was claimed meanwhile: claims do not wake this thread."""
+        """Short enough for every event that was claimed meanwhile, because a claim does not wake this thread."""
         return min(self._worker.outbox.settings.heartbeat_every_s / 2, self._worker.settings.max_processing_s / 4)
 
     def _max_s(self, kept: ClaimedEvent) -> float:
@@ -69,7 +72,10 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
 
 
 class WorkerBackground:
-    """Starts and stops what runs beside one worker; `told` is the worker that hears of lost events."""
+    """Starts and stops what runs beside one worker.
+
+    `told` is that worker: it is called when an event's lease is lost.
+    """
 
     def __init__(self, worker: WorkerContext, told: RunningWorker, *, with_reaper: bool) -> None:
         self._worker, self._told, self._with_reaper = worker, told, with_reaper
@@ -81,15 +87,16 @@ class WorkerBackground:
         self._started: KeeperLoop | None = None
 
     async def start(self) -> None:
-        """Raises if tables or rights are missing, or if there is no reaper anywhere and this worker was to have none.
+        """Start the renewals, the watch and the reaper, if the worker has one.
 
-        Nothing runs if it raises; with a store that is away, try again.
+        Raises if the store does not answer, if tables or rights are missing, or if the worker has no reaper and none
+        runs elsewhere. Nothing is running then, and it may be called again.
         """
         self._started = keeper_loop = self._outbox.context.store.keeper_loop
         await keeper_loop.begin(self._start(asyncio.get_running_loop(), threading.get_ident()))
 
     async def stop(self) -> None:
-        """It goes on to the end, even if the caller is cancelled or its event loop ends."""
+        """Stop all parts. This goes on to its end, even if the caller is cancelled or its event loop ends."""
         if self._started is not None:
             await asyncio.shield(self._started.begin(self._stop()))
 
