@@ -20,7 +20,7 @@ class FactSink(Protocol):
 
 @runtime_checkable
 class MetricsSink(FactSink, Protocol):
-    """A sink that can also use what costs something to find out: latencies of each event, counts of the table."""
+    """A sink that also wants what costs something to find out: the latency of each event, the counts of a table."""
 
     wants_latencies: bool
 

@@ -89,7 +89,7 @@ class ItemPort(Protocol):
 
 
 class ItemLeases(Protocol):
-    """Who has an item, and until when."""
+    """The leases on items: who holds an item, and until when."""
 
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
         """Lease a free item, or one that this holder has already: the new token then replaces the old one."""
@@ -125,14 +125,14 @@ class ItemLeases(Protocol):
 
 
 class ItemAdmin(Protocol):
-    """What operators look at."""
+    """Reads for operators."""
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         """Return items of this kind (in this state), the longest in their state first, held or not."""
         ...
 
     async def kinds(self, limit_s: float) -> list[str]:
-        """Return every kind that has an item, sorted. Raises ConfigurationError if the store cannot."""
+        """Return every kind that has an item, sorted. Raises ConfigurationError if the store cannot list them."""
         ...
 
 

@@ -27,8 +27,8 @@ class Statement:
     """One of your statements: the file `sql/<dialect>/<name>.sql`, with a value for each `:parameter` in it.
 
     `may_repeat`: running it twice is the same as running it once, so it is repeated on another connection if the one
-    kept from before has died. `is_promise`: you act on its answer as kept. Where the store was given `durable=`, it is
-    then answered only once a standby has what it says, also if an earlier call wrote that.
+    kept from before has died. `is_promise`: you rely on what it answers. If the store was given `durable=`, it then
+    answers only once a standby has the data, even if an earlier call wrote that.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Runs(Protocol):
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
         """Run one statement, committed by itself, and return its rows.
 
-        A bad value is Unavailable too (`store_error`), and on SQL Server a key that is taken (`conflict`).
+        Raises Unavailable also for a bad value (`store_error`), and on SQL Server for a key that is taken (`conflict`).
         """
         ...
 
@@ -116,7 +116,10 @@ class Tables(Protocol):
         ...
 
     async def missing(self, limit_s: float) -> list[str]:
-        """What your statement `missing` lists; if nothing, the tables when they lack a step of this version."""
+        """Return what your statement `missing` lists.
+
+        If that is nothing, return the table if it lacks a step of this version.
+        """
         ...
 
     async def rights_missing(self, limit_s: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""A time limit for a block of awaits, which works also in a task that is being cancelled, and one that is only read."""
+"""Two time limits: one ends a block of awaits, even in a task that is being cancelled; one is only read."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class _OfPsycopg(CallersConnection):
     def in_savepoint(self) -> bool:
         """Whether psycopg works with savepoints: inside `with conn.transaction():` within another transaction.
 
-        It would report it as an error of its own if they were gone.
+        If the savepoints were gone, psycopg would raise an error of its own.
         """
         return int(getattr(self.target, "_num_transactions", 0)) > 0
 

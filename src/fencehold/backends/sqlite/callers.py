@@ -53,7 +53,7 @@ class Sqlite3(_OfSqlite, CallersSyncConnection):
 
 
 class Aiosqlite(_OfSqlite, CallersAsyncConnection):
-    """aiosqlite is not imported here."""
+    """A connection of aiosqlite, which is not imported here."""
 
     keeps_errors = True
 

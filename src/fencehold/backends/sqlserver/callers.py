@@ -58,7 +58,7 @@ class MssqlPython(CallersSyncConnection):
             self.target.rollback()
 
     def _is_rolled_back(self, ends_s: float) -> bool:
-        """False if another statement is under way, and there is time left to wait for it."""
+        """Try to roll back. False if another statement is under way, and there is time left to wait for it."""
         try:
             self.run("poison", NO_PARAMS)
         except driver.Error as error:
