@@ -1,1 +1,4 @@
-"""The loops: keeper, watch, election. They know ports, never a backend."""
+"""What programs call, and the loops behind it: keeper, watch, election, worker, reaper.
+
+They use ports, never a backend.
+"""

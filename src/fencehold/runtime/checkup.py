@@ -49,9 +49,9 @@ class StoreCheckup:
         return await self._on_keeper(lambda backend: backend.checkup.tables_made(LIMIT_S))
 
     async def faults(self, outboxes: Sequence[str]) -> Mapping[str, ConfigurationError | None]:
-        """The error that keeps each from being used, with advice: the tables of leases, of items, of each outbox.
+        """Return, for the tables of leases, of items and of each outbox, why they cannot be used.
 
-        None: usable.
+        That is an error with advice, or None if they can be used.
         """
         return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S), lambda error: error)
 

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Store(AsyncBlock, NotAwaited):
-    """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
+    """Closing the store gives back every lease that it holds. Use it with `async with`, or `open()` and `close()`."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Store(AsyncBlock, NotAwaited):
         return steps
 
     async def missing(self) -> list[str]:
-        """What `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
+        """List what `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
 
         Changes nothing, and needs no right to make tables.
         """
@@ -212,10 +212,10 @@ class Store(AsyncBlock, NotAwaited):
         event_types: Collection[str] | None = None,
         ordered: bool = False,
     ) -> Outbox:
-        """The outbox in the table `name`; every setting is checked here, before anything is sent.
+        """Return the outbox in the table `name`.
 
-        `event_types`: the only types it accepts (without it, all). `ordered`: it hands out the events of one aggregate
-        one at a time, oldest first.
+        Raises ConfigurationError for a wrong setting, before anything is sent. `event_types`: the only types it accepts
+        (without it, all). `ordered`: it hands out the events of one aggregate one at a time, oldest first.
         """
         settings = outbox_settings(
             lease=lease, heartbeat_every=heartbeat_every, max_retries=max_retries, reap_every=reap_every,
@@ -236,9 +236,10 @@ class Store(AsyncBlock, NotAwaited):
         stall_limit: Duration | None = None,
         document_bytes_max: int = DOCUMENT_BYTES_MAX,
     ) -> Items:
-        """The items of this kind, each with at most one holder; every setting is checked here, before anything is sent.
+        """Return the items of this kind, each with at most one holder.
 
-        Without `holder_id` they get one that nobody else uses, in this process or another.
+        Raises ConfigurationError for a wrong setting, before anything is sent. Without `holder_id` they get one that
+        nobody else uses, in this process or another.
         """
         settings = item_settings(
             lease=lease, heartbeat_every=heartbeat_every, stall_limit=stall_limit,
@@ -267,7 +268,11 @@ class Store(AsyncBlock, NotAwaited):
         release_on_stop: bool = True,
         retry_strategy: RetryStrategy | None = None,
     ) -> Leader:
-        """A candidate for the lease `name`; every setting is checked here, before anything is sent."""
+        """Return a candidate for the lease `name`.
+
+        Raises ConfigurationError for a wrong setting, before anything is sent. Also raises it (`duplicate_holder`) if
+        this store has a candidate for this lease and this `holder_id` already.
+        """
         settings = leader_settings(
             lease=lease, renew_every=renew_every, acquire_every=acquire_every, margin=margin, stall_limit=stall_limit,
             on_error=on_error, release_on_stop=release_on_stop,

@@ -23,10 +23,10 @@ from fencehold.sync.background_loop import BackgroundLoop
 
 
 class Item(PlainBlock, _item.ItemFields, Generic[J]):
-    """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
+    """Only this holder may write the item, until a local deadline that falls before the store's own expiry.
 
-    `with item:` renews the lease while the body runs and breaks it however the body ends. If the lease was lost
-    meanwhile, the block raises LeaseLost, unless the body raises another error.
+    The store checks every write too. `with item:` renews the lease while the body runs and breaks it however the body
+    ends. If the lease was lost meanwhile, the block raises LeaseLost, unless the body raises another error.
     """
 
     def __init__(self, loop: BackgroundLoop, item: _item.Item[J]) -> None:
@@ -76,7 +76,7 @@ ItemHandler: TypeAlias = Callable[[Item], None]
 
 
 class Processor:
-    """At most `concurrency` items at once, each held alone by this process while its handler runs.
+    """A processor handles at most `concurrency` items at once; only this process holds an item while its handler runs.
 
     What a handler saved counts, whatever happens to it later; what it did not save is not done. If a holder dies, a
     handler may run again for its item, so effects outside the store must be safe to repeat.
@@ -108,9 +108,10 @@ class Processor:
 
 
 class Items:
-    """At most one holder per item; whoever lost it cannot write it. Every verb is one statement, by the store's clock.
+    """Each item has at most one holder, and a holder that has lost its lease cannot write the item.
 
-    `holder_id` is unique to this object unless given; two processes must never share one.
+    Every verb is one statement, decided by the store's clock. `holder_id` is unique to this object unless it is given;
+    two processes must never share one.
     """
 
     def __init__(self, loop: BackgroundLoop, items: _items.Items) -> None:
@@ -165,11 +166,14 @@ class Items:
         return [item for item in given if _inner(item) in held]
 
     def break_lease(self, id: str | Item) -> None:
-        """End the item's lease now, if it was ours or nobody's. Raises AlreadyLeased while another holds it."""
+        """End the item's lease now, if it is ours. Raises AlreadyLeased while another holds the item.
+
+        Does nothing if nobody holds it.
+        """
         self._loop.run(self._items.break_lease(_inner(id)))
 
     def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
-        """`item.save(...)`: written only while we hold it; else it raises LeaseLost."""
+        """Save as `item.save(...)` does. Raises LeaseLost, and writes nothing, if we no longer hold the item."""
         self._loop.run(self._items.save(_inner(item), state=state, document=document))
 
     def delete(self, item: Item) -> None:
@@ -181,11 +185,11 @@ class Items:
         self._loop.run(self._items.delete(_inner(item)))
 
     def process(self, state: str, handler: ItemHandler, **options: Unpack[ProcessOptions]) -> Processor:
-        """A processor, checked and not yet running: `handler(item)` for every item in this state, each under its lease.
+        """Return a processor, checked and not yet running.
 
-        The handler is a plain function and runs on its own thread. It saves the next state itself. An item that is
-        still in this state afterwards, or whose handler raised, is free for others at once; this processor skips it
-        for a pause that grows with every failure.
+        It runs `handler(item)` for every item in this state, each under its lease. The handler is a plain function and
+        runs on its own thread. It saves the next state itself. An item that is still in this state afterwards, or whose
+        handler raised, is free for others at once; this processor skips it for a pause that grows with every failure.
         """
 
         check_handler(handler)

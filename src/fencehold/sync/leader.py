@@ -21,7 +21,7 @@ from fencehold.sync.callbacks import OnThreads, PlainRegisters
 
 
 class Term(PlainBlock, _term.TermFields):
-    """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
+    """The term is valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
     `with term:` suppresses a LeaseLost of this same term, and nothing else. It cannot cancel its body when the term
     ends. If the term is over already, the body does not run: the block raises LeaseLost, or, in a loop over

@@ -29,7 +29,10 @@ PROBE_GRACE_S = 5.0
 
 
 class Worker:
-    """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
+    """A worker handles at most `concurrency` events at once, each under a lease that is renewed.
+
+    The store records a result only while that lease is held.
+    """
 
     def __init__(self, loop: BackgroundLoop, worker: _worker.Worker, call_limit_s: float) -> None:
         self._loop, self._worker, self._call_limit_s = loop, worker, call_limit_s
@@ -111,11 +114,11 @@ class Outbox:
     def add(
         self, event_type: str, payload: Json, *, tx: SyncConnection | None = None, **fields: Unpack[AddOptions]
     ) -> str:
-        """Stored for sure when this returns, or with the caller's transaction `tx`. Returns the tracking id.
+        """The event is stored when this returns, or with the caller's transaction `tx`. Returns the tracking id.
 
-        Without an answer it is tried once more; then it raises Uncertain: repeat the call with the same `tracking_id`.
-        An event whose `tracking_id` is stored already is not stored again. Events with a higher `priority` are handled
-        sooner; `not_before` is a time or a delay.
+        If the store does not answer, the add is tried once more; then it raises Uncertain: repeat the call with the
+        same `tracking_id`. An event whose `tracking_id` is stored already is not stored again. Events with a higher
+        `priority` are handled sooner; `not_before` is a time or a delay.
         """
         return self.add_many([{"event_type": event_type, "payload": payload, **fields}], tx=tx)[0]
 
@@ -130,7 +133,7 @@ class Outbox:
         return self._loop.run(self._outbox.add_many(events))
 
     def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: SyncConnection) -> bool:
-        """True if this consumer gets this event for the first time; recorded in the caller's transaction `tx`.
+        """True if this consumer did not have this event before. Records that it has it now, in the caller's `tx`.
 
         Write the effect in the same transaction: then both are stored, or neither is, however often the event is
         delivered.
@@ -169,7 +172,10 @@ class Outbox:
         return self._loop.run(self._outbox.complete(claims))
 
     def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
-        """Record a failed try. Returns FAILED (to be tried again) or DEAD_LETTER; None if it was no longer ours."""
+        """Record a failed try.
+
+        Returns FAILED (to be tried again) or DEAD_LETTER; None if the event was no longer ours.
+        """
         return self._loop.run(self._outbox.fail(claim, error, retry=retry))
 
     def reap(self) -> list[Recovered]:
@@ -215,8 +221,9 @@ class Outbox:
         **options: Unpack[WorkerOptions],
     ) -> Worker: ...  # fmt: skip
     def worker(self, handler: Any, **options: Any) -> Worker:
-        """A worker, checked and not yet running. If `handler(event)` returns, the event is done; else it is retried.
+        """Return a worker, checked and not yet running.
 
+        If `handler(event)` returns, the event is done; if it raises, the event is tried again until no tries are left.
         Plain functions run on their own threads. With `batch_size` the handler gets lists of events, and its outcome
         counts for all of them; an event whose try has failed is from then on in its own list. `saturated` returns True
         while downstream is full. `reaper=False` needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Store(PlainBlock, NotAwaited):
-    """Use it with `with`, or `open()` and `close()`; closing gives back every lease it holds."""
+    """Closing the store gives back every lease that it holds. Use it with `with`, or `open()` and `close()`."""
 
     def __init__(self, store: _store.Store) -> None:
         self._store = store
@@ -77,14 +77,18 @@ class Store(PlainBlock, NotAwaited):
         return self._running().run(self._store.init())
 
     def missing(self) -> list[str]:
-        """What `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
+        """List what `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
 
         Changes nothing, and needs no right to make tables.
         """
         return self._running().run(self._store.missing())
 
     def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
-        """A candidate for the lease `name`; every setting is checked here, before anything is sent."""
+        """Return a candidate for the lease `name`.
+
+        Raises ConfigurationError for a wrong setting, before anything is sent. Also raises it (`duplicate_holder`) if
+        this store has a candidate for this lease and this `holder_id` already.
+        """
         loop = self._running()
         return Leader(loop, loop.call(self._store.leader, name, **settings))
 
@@ -125,17 +129,18 @@ class Store(PlainBlock, NotAwaited):
         return JobThread(loop, steps).run(job, lambda term: Term(loop, term))
 
     def outbox(self, name: str = "outbox", **settings: Unpack[OutboxOptions]) -> Outbox:
-        """The outbox in the table `name`; every setting is checked here, before anything is sent.
+        """Return the outbox in the table `name`.
 
-        `event_types`: the only types it accepts (without it, all). `ordered`: it hands out the events of one aggregate
-        one at a time, oldest first.
+        Raises ConfigurationError for a wrong setting, before anything is sent. `event_types`: the only types it accepts
+        (without it, all). `ordered`: it hands out the events of one aggregate one at a time, oldest first.
         """
         return Outbox(self._running(), self._store.outbox(name, **settings))
 
     def items(self, kind: str, **settings: Unpack[ItemsOptions]) -> Items:
-        """The items of this kind, each with at most one holder; every setting is checked here, before anything is sent.
+        """Return the items of this kind, each with at most one holder.
 
-        Without `holder_id` they get one that nobody else uses, in this process or another.
+        Raises ConfigurationError for a wrong setting, before anything is sent. Without `holder_id` they get one that
+        nobody else uses, in this process or another.
         """
         return Items(self._running(), self._store.items(kind, **settings))
 
@@ -156,8 +161,8 @@ class Store(PlainBlock, NotAwaited):
 
 
 def connect(url: str, **options: Unpack[ConnectOptions]) -> Store:
-    """A store for the database at `url`, not yet open: use it with `with`. Raises ConfigurationError for a wrong URL.
+    """Return a store for the database at `url`, not yet open: use it with `with`.
 
-    Takes the options of `fencehold.connect`.
+    Takes the options of `fencehold.connect`. Raises ConfigurationError for a wrong URL.
     """
     return Store(_connect(url, **options))

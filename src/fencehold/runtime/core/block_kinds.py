@@ -21,7 +21,7 @@ class AsyncBlock:
             )
 
         def __exit__(self, *exc: object) -> None:
-            """Never called: there is no block."""
+            """Never called, because `__enter__` always raises."""
 
 
 class PlainBlock:
@@ -36,7 +36,7 @@ class PlainBlock:
             )
 
         async def __aexit__(self, *exc: object) -> None:
-            """Never called: there is no block."""
+            """Never called, because `__aenter__` always raises."""
 
 
 class NotAwaited:

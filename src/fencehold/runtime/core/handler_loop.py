@@ -1,4 +1,4 @@
-"""The loop around handlers, for the outbox worker and the item processor: turns until stopped, and an end in time."""
+"""The loop that runs handlers, for the outbox worker and the item processor: turns until stopped, then an end in time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class HandlerLoop(ABC):
 
     @abstractmethod
     def _cancel_handlers(self) -> None:
-        """Most of the shutdown timeout has passed: cancel what still runs."""
+        """Cancel the handlers that still run. Called when most of the shutdown timeout has passed."""
 
     # --- parts ---
 

@@ -93,7 +93,7 @@ def wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Wait until these have ended; cancel those that have not after a few seconds."""
+    """Wait until the tasks have ended; cancel those that have not after a few seconds."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=STOP_LIMIT_S)
         for task in late:

@@ -134,7 +134,7 @@ class Renewals(ABC, Generic[K]):
         return self._every_s(kept) / 2
 
     def _log_stalled(self, kept: K, silent_s: float) -> None:
-        """The lease is not renewed any more, because its event loop has been blocked for too long."""
+        """Log that the lease is not renewed any more, because its event loop has been blocked for too long."""
 
     def _lost(self, kept: K) -> None:
         """Called after `_lose` has ended the lease."""

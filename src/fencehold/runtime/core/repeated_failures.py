@@ -30,7 +30,9 @@ T = TypeVar("T")
 
 class Outage:
     """Logs `store_unreachable` at the first failure with each error code and then once a minute; at the end
-    `store_answers`. `facts` know who waits.
+    `store_answers`.
+
+    The fields of `facts` state who waits for the store.
     """
 
     def __init__(self, facts: OutageFacts, clock: Clock) -> None:

@@ -132,12 +132,12 @@ class Election(Generic[G]):
         return self.is_replaced
 
     def ended(self) -> None:
-        """Called when its task has ended, in whatever way."""
+        """Called when the election's task has ended, in whatever way."""
         self.cut_off()
         self.closed.set()
 
     def cut_off(self) -> None:
-        """Go to STOPPED at once, as nothing is held any more, with the callbacks of any other end. Idempotent."""
+        """Go to STOPPED at once, because nothing is held any more. Sends the callbacks of any other end. Idempotent."""
         self.has_stopped = True
         if self.state is not LockState.STOPPED:
             self._apply(Input.CUT_OFF)
@@ -234,7 +234,10 @@ class Election(Generic[G]):
         return Input.HEALTH_FAILED
 
     async def _reconnect(self) -> Input:
-        """The grace period: attempt, with the retry strategy's pauses, until one is answered or the time is over."""
+        """During the grace period: make attempts, with the retry strategy's pauses.
+
+        Returns when an attempt is answered or the time is over.
+        """
         self.grant = None
         end_s = self._clock.now_s() + (self._settings.grace_s or 0.0)
         self._attempt = 0
@@ -305,7 +308,7 @@ class Election(Generic[G]):
 
 
 class Candidate(Registers, ABC, Generic[G]):
-    """What all that seek to lead share: one election at a time, the task that runs it, and who waits for it."""
+    """What leaders and locks share: one election at a time, the task that runs it, and the callers that wait for it."""
 
     def __init__(self, facts: StoreFacts) -> None:
         self._callbacks = Callbacks(facts)
@@ -334,7 +337,7 @@ class Candidate(Registers, ABC, Generic[G]):
         return election.is_over
 
     async def _leadership_or_end(self, after: object | None = None) -> object | None:
-        """Wait until this process leads with another one than `after`. None once stopped."""
+        """Wait until this process leads by a term or grant other than `after`, and return that. None once stopped."""
         while (election := self._election) is not None:
             changed = election.changed
             if (leadership := self._leadership) is not None and leadership is not after:

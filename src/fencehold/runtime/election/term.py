@@ -211,7 +211,7 @@ class TermFields(ABC):
 
 
 class Term(AsyncBlock, TermFields):
-    """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
+    """The term is valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
     `async with term:` cancels its body when the term ends. It suppresses that cancellation, and a LeaseLost of this
     same term, because the end of a term is not an error of the program. If the term is over already, the body does not

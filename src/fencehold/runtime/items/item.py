@@ -97,11 +97,11 @@ class ItemFields:
 
 
 class Item(AsyncBlock, ItemFields, Generic[J]):
-    """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
+    """Only this holder may write the item, until a local deadline that falls before the store's own expiry.
 
-    `async with item:` renews the lease while the body runs and breaks it however the body ends. If the lease is lost
-    meanwhile, the body is cancelled and the block raises LeaseLost, unless the body raises another error. So a block
-    that ends without an error held the item to its end.
+    The store checks every write too. `async with item:` renews the lease while the body runs and breaks it however the
+    body ends. If the lease is lost meanwhile, the body is cancelled and the block raises LeaseLost, unless the body
+    raises another error. So if a block ends without an error, the item was held until its end.
     """
 
     def __init__(self, row: ItemRow, lease: ItemLease, context: ItemsContext) -> None:

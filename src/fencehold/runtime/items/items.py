@@ -27,9 +27,10 @@ SEEN_ONLY = "What get(), find() or put() returned gives no right to write; acqui
 
 
 class Items:
-    """At most one holder per item; whoever lost it cannot write it. Every verb is one statement, by the store's clock.
+    """Each item has at most one holder, and a holder that has lost its lease cannot write the item.
 
-    `holder_id` is unique to this object unless given; two processes must never share one.
+    Every verb is one statement, decided by the store's clock. `holder_id` is unique to this object unless it is given;
+    two processes must never share one.
     """
 
     def __init__(self, kind: str, holder_id: str, settings: ItemSettings, context: ItemsContext) -> None:
@@ -113,7 +114,10 @@ class Items:
         return [item for item in held if item.is_valid]
 
     async def break_lease(self, id: str | Item) -> None:
-        """End the item's lease now, if it was ours or nobody's. Raises AlreadyLeased while another holds it."""
+        """End the item's lease now, if it is ours. Raises AlreadyLeased while another holds the item.
+
+        Does nothing if nobody holds it.
+        """
         key = self._checked(id)[0]._lease.key if isinstance(id, Item) else ItemKey(names.item_id(id), self.holder_id, 0)
         ours = self._context.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
@@ -141,7 +145,7 @@ class Items:
     # --- under a lease ---
 
     async def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
-        """`item.save(...)`: written only while we hold it; else it raises LeaseLost."""
+        """Save as `item.save(...)` does. Raises LeaseLost, and writes nothing, if we no longer hold the item."""
         (item,) = self._checked(item)
         await item.save(state=state, document=document)
 
@@ -182,10 +186,11 @@ class Items:
         max_processing: Duration | None = None,
         shutdown_timeout: Duration | None = None,
     ) -> ItemProcessor:
-        """A processor, checked and not yet running: `handler(item)` for every item in this state, each under its lease.
+        """Return a processor, checked and not yet running.
 
-        The handler saves the next state itself. An item that is still in this state afterwards, or whose handler
-        raised, is free for others at once; this processor skips it for a pause that grows with every failure.
+        It runs `handler(item)` for every item in this state, each under its lease. The handler saves the next state
+        itself. An item that is still in this state afterwards, or whose handler raised, is free for others at once;
+        this processor skips it for a pause that grows with every failure.
         """
         settings = processor_settings(
             self.settings.lease_s, concurrency=concurrency, batch=batch, poll_every=poll_every,

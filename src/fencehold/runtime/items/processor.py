@@ -42,7 +42,7 @@ class ItemSource(Protocol):
 
 
 class ItemProcessor(HandlerLoop):
-    """At most `concurrency` items at once, each held alone by this process while its handler runs.
+    """A processor handles at most `concurrency` items at once; only this process holds an item while its handler runs.
 
     What a handler saved counts, whatever happens to it later; what it did not save is not done. If a holder dies, a
     handler may run again for its item, so effects outside the store must be safe to repeat.
@@ -203,7 +203,7 @@ class ItemProcessor(HandlerLoop):
             self._unchanged(item)
 
     def _unchanged(self, item: Item) -> None:
-        """Log this at most once a minute: a handler may have nothing to do yet, or may never save by mistake."""
+        """Log `item_unchanged`, at most once a minute: the handler may have nothing to do yet, or may never save."""
         self._idle_calls += 1
         now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
@@ -233,7 +233,7 @@ class ItemProcessor(HandlerLoop):
     def _abandon(self) -> None:
         """Leave behind the handlers that still run.
 
-        Their leases end here now; in the store when they return or lapse.
+        Their leases end here now, and in the store when the handlers return or the leases lapse.
         """
         for item in self._running.values():
             item._lease.end(ABANDONED)

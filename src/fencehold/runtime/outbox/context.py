@@ -33,11 +33,11 @@ class RunningWorker(HandlerLoop):
 
     @abstractmethod
     def _reconfigured(self) -> None:
-        """The outbox's lease was changed: the next heartbeat may be due sooner."""
+        """Called when the outbox's lease was changed, because the next heartbeat may be due sooner."""
 
     @abstractmethod
     def _lost(self, claimed: ClaimedEvent) -> None:
-        """An event's lease is lost: stop its handler. Called on the keeper's thread."""
+        """Stop the handler of an event whose lease is lost. Called on the keeper's thread."""
 
     @abstractmethod
     def _give_up(self, error: WorkerStuck) -> None:

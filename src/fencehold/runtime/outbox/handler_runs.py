@@ -206,7 +206,7 @@ class HandlerRuns:
         self.waiting: list[ClaimedEvent] = []  # claimed, and about to be begun
 
     def add(self, claimed_events: list[ClaimedEvent]) -> None:
-        """Put them in hand; `begin` starts their handlers."""
+        """Take these events in hand; `begin` starts their handlers."""
         for claimed in claimed_events:
             self.claimed_events[id(claimed)] = claimed
         self.waiting += claimed_events
@@ -241,7 +241,7 @@ class HandlerRuns:
             self._ended_together(left, asyncio.CancelledError())
 
     def call_off(self) -> None:
-        """Cancel every handler because the worker stops: no fault of the events."""
+        """Cancel every handler because the worker stops. This does not count as a failed try of the event."""
         for claimed in [*self.claimed_events.values(), *self.strays.values()]:
             claimed.called_off = True
             if claimed.task is not None:

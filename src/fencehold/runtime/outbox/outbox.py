@@ -95,11 +95,11 @@ class Outbox:
         metadata: JsonMapping | None = None,
         tx: Connection | None = None,
     ) -> str:
-        """Stored for sure when this returns, or with the caller's transaction `tx`. Returns the tracking id.
+        """The event is stored when this returns, or with the caller's transaction `tx`. Returns the tracking id.
 
-        Without an answer it is tried once more; then it raises Uncertain: repeat the call with the same `tracking_id`.
-        An event whose `tracking_id` is stored already is not stored again. Events with a higher `priority` are handled
-        sooner; `not_before` is a time or a delay.
+        If the store does not answer, the add is tried once more; then it raises Uncertain: repeat the call with the
+        same `tracking_id`. An event whose `tracking_id` is stored already is not stored again. Events with a higher
+        `priority` are handled sooner; `not_before` is a time or a delay.
         """
         event = self._new(
             self._carried(), event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type,
@@ -148,7 +148,7 @@ class Outbox:
         return await (await self._here(in_tx=True)).in_tx.identity(LIMIT_S)
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
-        """True if this consumer gets this event for the first time; recorded in the caller's transaction `tx`.
+        """True if this consumer did not have this event before. Records that it has it now, in the caller's `tx`.
 
         Write the effect in the same transaction: then both are stored, or neither is, however often the event is
         delivered.
@@ -198,7 +198,10 @@ class Outbox:
         return [claim for claim in held if (claim.id, claim.token) in accepted]
 
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
-        """Record a failed try. Returns FAILED (to be tried again) or DEAD_LETTER; None if it was no longer ours."""
+        """Record a failed try.
+
+        Returns FAILED (to be tried again) or DEAD_LETTER; None if the event was no longer ours.
+        """
         delay_s = self.settings.backoff.delay_s(claim.attempt, self._context.rng)
         text = stored(error) if isinstance(error, BaseException) else storable(str(error))
         recorded = await (await self._here()).port.fail(
@@ -233,8 +236,9 @@ class Outbox:
         reaper: bool = True,
         give_up_after: Duration | None = None,
     ) -> Worker:
-        """A worker, checked and not yet running. If `handler(event)` returns, the event is done; else it is retried.
+        """Return a worker, checked and not yet running.
 
+        If `handler(event)` returns, the event is done; if it raises, the event is tried again until no tries are left.
         With `batch_size` the handler gets lists of events, and its outcome counts for all of them; an event whose try
         has failed is from then on in its own list. `saturated` returns True while downstream is full. `reaper=False`
         needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck once the worker's event loop has been
@@ -251,7 +255,7 @@ class Outbox:
         return Worker(self._access, who, handlers, settings, saturated=saturated, with_reaper=reaper)
 
     def reaper(self, reaper_id: str | None = None) -> Reaper:
-        """A reaper without a worker, for deployments whose workers have none: `await reaper.run()` until `stop()`."""
+        """Return a reaper for deployments whose workers have none. `await reaper.run()` until `stop()`."""
         who = names.holder_id(reaper_id) if reaper_id is not None else names.default_holder_id()
         return Reaper(self._access, who)
 

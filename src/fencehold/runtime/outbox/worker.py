@@ -30,7 +30,10 @@ CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and hand
 
 
 class Worker(RunningWorker):
-    """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
+    """A worker handles at most `concurrency` events at once, each under a lease that is renewed.
+
+    The store records a result only while that lease is held.
+    """
 
     kind = "worker"
     pause_s_max = 1.0
