@@ -14,7 +14,8 @@ from fencehold.sync.background_loop import BackgroundLoop
 class Leases:
     """`store.leases` without an event loop. Each verb is one statement, decided by the store's clock.
 
-    It returns a Lease if it was done and None if it was refused. It raises if that is not known, or the store is away.
+    A verb returns a Lease if it was done, None if it was refused. It raises if that is not known, or if the store does
+    not answer.
     """
 
     def __init__(self, loop: BackgroundLoop, store: _store.Store) -> None:
@@ -23,7 +24,7 @@ class Leases:
     def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
         """Acquire the lease, with an epoch one higher than ever before.
 
-        None while anybody holds it, this holder included, or while another session has its row locked.
+        Returns None while anybody holds it, this holder included, or while another session has its row locked.
         """
         return self._loop.run(self._book.acquire(name, holder_id, lease))
 
@@ -56,10 +57,10 @@ class Leases:
     def ask_step_down(self, name: str, epoch: int) -> Lease | None:
         """Ask the holder of this epoch to step down: at its next renewal, or at once if the store can notify it.
 
-        None if this epoch does not hold the lease, or while another session has its row locked.
+        Returns None if this epoch does not hold the lease, or while another session has its row locked.
         """
         return self._loop.run(self._book.ask_step_down(name, epoch))
 
     def list(self, prefix: str = "") -> list[Lease]:
-        """All lease rows whose name begins with `prefix`, sorted by name."""
+        """Return all lease rows whose name begins with `prefix`, sorted by name."""
         return self._loop.run(self._book.list(prefix))

@@ -1,4 +1,4 @@
-"""The loop that runs handlers, for the outbox worker and the item processor: turns until stopped, then an end in time."""
+"""Runs handlers, for the outbox worker and the item processor: takes turns until it is stopped, then ends in time."""
 
 from __future__ import annotations
 

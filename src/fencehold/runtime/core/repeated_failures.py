@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 class Outage:
-    """Logs `store_unreachable` at the first failure with each error code and then once a minute; at the end
-    `store_answers`.
+    """Logs that a store does not answer; the fields of `facts` state who waits for it.
 
-    The fields of `facts` state who waits for the store.
+    It logs `store_unreachable` at the first failure with each error code, then once a minute; at the end
+    `store_answers`.
     """
 
     def __init__(self, facts: OutageFacts, clock: Clock) -> None:

@@ -190,7 +190,7 @@ class LeaderJob:
     # --- the steps ---
 
     async def next_term(self) -> Term | None:
-        """Wait until this process leads, after a failure for a pause first. None once stopped."""
+        """Wait until this process leads, and return its term; after a failure, pause first. None once stopped."""
         if self._watch is None:
             self._watch = asyncio.create_task(self._shut_down_when_stopped())
         while not await self._clock.wait(self._stopped, self._pause_s):
@@ -208,7 +208,10 @@ class LeaderJob:
         return None
 
     def _not_started(self, error: ConfigurationError) -> None:
-        """The leader could not start: a right or a table is missing. Raise, unless it has led before: then retry."""
+        """Called when the leader could not start because a right or a table is missing.
+
+        Raises the error, unless this job's leader has led before: then the start is tried again.
+        """
         pause_s = self._pauses.after(error, 0.0) if self._has_led else None
         if pause_s is None:
             raise error

@@ -159,7 +159,7 @@ class LeaseMechanism:
             stopped.cancel()
 
     def is_hopeless(self, error: Exception | None) -> bool:
-        """Only at first contact: once the store has answered, every error is retried."""
+        """True for a ConfigurationError at first contact; once the store has answered, every error is retried."""
         return self.mistake is not None
 
     def is_new_term(self, grant: HeldLease) -> bool:

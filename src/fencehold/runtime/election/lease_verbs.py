@@ -27,7 +27,8 @@ Verb = Callable[[Sequence[TermKey], float], Coroutine[Any, Any, list[Answer]]]
 class LeaseVerbs:
     """Each verb is one statement, decided by the store's clock.
 
-    It returns a Lease if it was done and None if it was refused. It raises if that is not known, or the store is away.
+    A verb returns a Lease if it was done, None if it was refused. It raises if that is not known, or if the store does
+    not answer.
     """
 
     def __init__(self, context: StoreContext, default_holder_id: str) -> None:
@@ -39,7 +40,7 @@ class LeaseVerbs:
     async def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
         """Acquire the lease, with an epoch one higher than ever before.
 
-        None while anybody holds it, this holder included, or while another session has its row locked.
+        Returns None while anybody holds it, this holder included, or while another session has its row locked.
         """
         ask = Ask(
             names.lease_name(name), names.holder_id(holder_id or self._holder_id), seconds(lease, "lease"),
@@ -80,7 +81,7 @@ class LeaseVerbs:
     async def ask_step_down(self, name: str, epoch: int) -> Lease | None:
         """Ask the holder of this epoch to step down: at its next renewal, or at once if the store can notify it.
 
-        None if this epoch does not hold the lease, or while another session has its row locked.
+        Returns None if this epoch does not hold the lease, or while another session has its row locked.
         """
         answer = await self._port().ask_step_down(names.lease_name(name), epoch, self._limit_s)
         return answer if isinstance(answer, Lease) else None
@@ -90,7 +91,10 @@ class LeaseVerbs:
             await self._backends.popitem()[1].close()
 
     def _port(self) -> LeasePort:
-        """The leases on a connection for the caller's loop: going through the keeper would cost a third of the rate."""
+        """Return the leases on a connection for the caller's loop.
+
+        The way through the keeper would cost a third of the rate.
+        """
         self._context.check_open()
         loop = asyncio.get_running_loop()
         if loop not in self._backends:
@@ -118,7 +122,7 @@ class LeaseVerbs:
         return [answers[key] for key in keys]
 
     async def list(self, prefix: str = "") -> list[Lease]:
-        """All lease rows whose name begins with `prefix`, sorted by name."""
+        """Return all lease rows whose name begins with `prefix`, sorted by name."""
         if prefix != "":
             names.lease_name(str(prefix).strip() or "_")
         return await self._port().list(prefix, self._limit_s)

@@ -62,7 +62,10 @@ class FollowersFacts(OutageFacts):
 
 
 class Watch:
-    """Logs when the store stops answering, because a follower sends nothing else and would wait without a log line."""
+    """Reads the leases that are followed, and logs when the store stops answering.
+
+    A follower sends nothing else, so without this it would wait without a line in the log.
+    """
 
     def __init__(
         self, port: LeasePort, wakeup: WakeupPort, clock: Clock, facts: FactSink, on_asked: Callable[[str], None]

@@ -84,7 +84,10 @@ class Grant:
 
     @property
     def is_valid(self) -> bool:
-        """Compares clocks and does no I/O. Always False in a forked child: its parent has the session."""
+        """True while the lock is ours. Compares clocks, does no I/O.
+
+        Always False in a forked child: its parent has the session.
+        """
         return self._trust.is_valid
 
     @property
@@ -104,7 +107,7 @@ class Grant:
 
 
 class SessionMechanism(Generic[S]):
-    """Owns the connection. After any error, timeout or cancel it drops it: the server then frees the lock."""
+    """Owns the connection, and drops it after any error, timeout or cancel: the server then frees the lock."""
 
     def __init__(
         self,
@@ -185,7 +188,7 @@ class SessionMechanism(Generic[S]):
         return new
 
     async def _locked(self, session: S) -> float | None:
-        """Try to lock. Returns when the successful request was sent; None if another session holds the lock."""
+        """Try to lock. Returns the time at which the request was sent; None if another session holds the lock."""
         sent_s = self._clock.now_s()
         if await session.try_lock(ROUND_TRIP_LIMIT_S):
             return sent_s
@@ -239,7 +242,7 @@ class SessionMechanism(Generic[S]):
         grant.prove(sent_s)
 
     async def _probe(self, session: S) -> float:
-        """Returns when the probe was sent. Raises LockError if the session does not hold the lock."""
+        """Return the time at which the probe was sent. Raises LockError if the session does not hold the lock."""
         sent_s = self._clock.now_s()
         if not await session.probe(self._timing.probe_limit_s):
             raise LockError("the session is alive but no longer holds the lock")
