@@ -45,7 +45,8 @@ class Outbox:
     """Every stored event is handled at least once; at any time only one worker has the lease to handle it.
 
     The low-level verbs are for programs that decide themselves when to claim and renew; `worker()` is for all others.
-    Every verb is one statement, ended by its limit; a cancelled caller does not cut it short.
+    Every verb is one statement, ended by its limit. If the caller is cancelled, `add`, `claim` and `complete` still go
+    on to their end.
     """
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
