@@ -22,7 +22,7 @@ Everything that happens is reported once, as a *fact*: a name and fields. The lo
 [metrics](metrics.md) count it, and a sink of your own gets it: an object with `fact(event: str, **fields)`, given as
 `fencehold.connect(url, facts=sink)`; `fencehold.FanOut` joins several.
 
-A fact always has the same fields; one that says nothing in a case is None. The level is that of its line in the log;
+A fact always has the same fields; a field that does not apply is None. The level is that of its line in the log;
 some facts are logged at another level by what they say: a dead letter is an error, a repeat of the same fact is DEBUG.
 No fact has the contents of an event or a document.
 

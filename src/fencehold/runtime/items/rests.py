@@ -29,9 +29,8 @@ class Rests:
         self._clock = clock
         self._rng = random.Random()
         self._resting: dict[str, tuple[float, dt.datetime]] = {}  # until when, and since when in its state
-        self._by_end: list[
-            tuple[float, str]
-        ] = []  # a heap; entries of rests that ended otherwise stay until their time
+        #: A heap. The entry of a rest that ended in another way stays until its time.
+        self._by_end: list[tuple[float, str]] = []
         self._by_time: list[tuple[dt.datetime, str]] = []  # sorted
         self._failures: dict[str, int] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import math
 import secrets
@@ -21,6 +20,7 @@ from fencehold.model.outbox.settings import OutboxSettings, outbox_settings, wor
 from fencehold.model.settings import Check
 from fencehold.ports.connections import Connection, SyncConnection
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
+from fencehold.runtime.core.cancel_scope import to_its_end
 from fencehold.runtime.handlers.error_text import storable, stored
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.handlers.types import BatchHandler, EventHandler
@@ -168,7 +168,7 @@ class Outbox:
         lease_s = self.settings.lease_s if lease is None else seconds(lease, "lease")
         token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
         ask = ClaimAsk(limit, token, lease_s, in_order=self.settings.in_order)
-        claims = (await asyncio.shield((await self._here()).port.turn([], ask, LIMIT_S))).claims
+        claims = (await to_its_end((await self._here()).port.turn([], ask, LIMIT_S))).claims
         if lease is not None:
             for claim in claims:
                 claim.lease_s = lease_s
@@ -194,7 +194,7 @@ class Outbox:
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Complete the events. Returns those completed; one whose lease is over, or that another holds, is left out."""
         held = claims_of(claims)
-        turn = await asyncio.shield((await self._here()).port.turn(held, None, LIMIT_S))
+        turn = await to_its_end((await self._here()).port.turn(held, None, LIMIT_S))
         accepted = {(key.id, key.token) for key in turn.completed}
         return [claim for claim in held if (claim.id, claim.token) in accepted]
 
@@ -374,7 +374,7 @@ class Outbox:
     async def _store(self, events: Iterable[NewEvent], tx: Connection | None) -> None:
         events_here = await self._here(in_tx=tx is not None)
         if tx is None:
-            await asyncio.shield(add_surely(events_here.port, events, LIMIT_S))
+            await to_its_end(add_surely(events_here.port, events, LIMIT_S))
         else:
             new = list(events)
             await self._identity.given_to(lambda outbox_id: events_here.in_tx.add(tx, new, outbox_id))

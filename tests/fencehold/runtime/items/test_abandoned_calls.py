@@ -1,16 +1,14 @@
 """A call whose caller was cancelled goes on to its end, and nobody is bothered with what became of it."""
 
-import asyncio
-import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-import fencehold
 from fencehold.backends.memory.items import MemoryItemPort
 from fencehold.runtime.items.item import Item
 from fencehold.runtime.items.items import Items
+from tests.fencehold.runtime.abandoned import complaints_about
 from tests.fencehold.runtime.items.conftest import OpenedItems
 
 CALLS: dict[str, Callable[[Items, Item], Awaitable[Any]]] = {
@@ -26,29 +24,7 @@ CALLS: dict[str, Callable[[Items, Item], Awaitable[Any]]] = {
 async def test_the_error_of_a_call_that_nobody_waits_for_is_not_logged_as_forgotten(
     memory: str, opened: OpenedItems, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    asked, go_on, failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def fails(*_: Any) -> Any:
-        asked.set()
-        await go_on.wait()
-        failed.set()
-        raise fencehold.Unavailable("the store is gone")
-
-    complaints: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     async with opened(memory, lease="60s") as (items, _):
         await items.put("n", state="A", document=1)
         item = await items.acquire("n")
-        with monkeypatch.context() as patched:
-            patched.setattr(MemoryItemPort, verb, fails)
-            call = asyncio.ensure_future(CALLS[verb](items, item))
-            await asked.wait()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            go_on.set()
-            await failed.wait()
-            await asyncio.sleep(0)
-        del call
-        gc.collect()
-    assert complaints == []
+        assert await complaints_about(lambda: CALLS[verb](items, item), monkeypatch, MemoryItemPort, verb) == []
