@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.absent import NoCheckup, NoFences, NoHints, NoTables
-from fencehold.model.election.leases import Ask, Lease, Refusal, Request, TermKey, Verb, decide, keep, refusal_reason
+from fencehold.model.election.rules import Ask, Lease, Refusal, Request, TermKey, Verb, decide, keep, refusal_reason
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.ports.leases import Answer
 from fencehold.ports.schema import Waits, unheard

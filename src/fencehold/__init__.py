@@ -4,7 +4,6 @@ from fencehold.connect import connect
 from fencehold.model.durable import Durability
 from fencehold.model.durations import Duration
 from fencehold.model.election.election import LockState
-from fencehold.model.election.leases import Lease
 from fencehold.model.election.retry import (
     DecorrelatedJitter,
     ExponentialBackoff,
@@ -12,6 +11,7 @@ from fencehold.model.election.retry import (
     RetryContext,
     RetryStrategy,
 )
+from fencehold.model.election.rules import Lease
 from fencehold.model.election.settings import OnError
 from fencehold.model.errors import (
     AlreadyLeased,
@@ -24,7 +24,7 @@ from fencehold.model.errors import (
     WorkerStuck,
 )
 from fencehold.model.json_types import Json
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.connections import Connection
 from fencehold.ports.events import Claim, Event, EventRow, Filter, Recovered, Stats
 from fencehold.ports.facts import FactSink

@@ -18,7 +18,7 @@ from fencehold.cli.outbox.words import ReaperSeen, event_json, why
 from fencehold.cli.screen import Screen
 from fencehold.cli.worker.health import Health
 from fencehold.model.errors import LeaseLost
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import EventRow
 from fencehold.runtime.handlers.error_text import TRACEBACK_MARK
 from tests.docs.blocks import the_block

@@ -7,7 +7,7 @@ import pytest
 import fencehold
 from examples.json_file_backend import JsonFileBackend, store
 from fencehold.cli.doctor.store import of_items
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.ports.backend import events_of, items_of
 from fencehold.ports.checkup import State, TablesMade

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.model.items import items
-from fencehold.model.outbox import events
+from fencehold.model.items import rules as items
+from fencehold.model.outbox import rules as events
 from submission_manager.model import outcomes
 from tests.tidy.tree import ROOT, docstrings, parsed
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.fence import GuardText, RemainingS, SyncTransaction, Transaction

@@ -9,7 +9,7 @@ import click
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import moment, second
 from fencehold.cli.setup import Setup, with_setup, with_store
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 
 COLUMNS = ("NAME", "STATE", "HOLDER", "EPOCH", "REMAINING", "EXPIRES (store time)")
 

@@ -17,7 +17,7 @@ from fencehold.cli.leases import lease_json, no_such_lease
 from fencehold.cli.screen import clean
 from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.model.durations import seconds
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.runtime.store import Store
 
 LOOK_EVERY_S = 0.1

@@ -1,4 +1,4 @@
-"""Events of one outbox. The rules are in model/outbox/events.py; a verb is one statement (or transaction), one limit.
+"""Events of one outbox. The rules are in model/outbox/rules.py; a verb is one statement (or transaction), one limit.
 
 EventPort is for producers, workers and the reaper, who call it all the time; EventsInTx for what is written in a
 caller's own transaction; EventAdmin for operators, now and then.
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
 from fencehold.model.json_types import J
-from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.schema import SchemaPort
 from fencehold.ports.wakeup import WakeupPort
 

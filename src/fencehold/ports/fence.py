@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 
 T = TypeVar("T")
 RemainingS = Callable[[], float]

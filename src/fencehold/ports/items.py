@@ -1,4 +1,4 @@
-"""Items of one kind, each with at most one holder. The rules are in model/items/items.py; a verb is one statement (or
+"""Items of one kind, each with at most one holder. The rules are in model/items/rules.py; a verb is one statement (or
 one transaction) and one limit. A verb for several keys takes and returns a batch: one statement for all of them.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.schema import SchemaPort
 
 
@@ -51,7 +51,7 @@ class NewItem:
 class ItemRefusal:
     """The rules do not allow the request; nothing was changed. `current` is the present item (None: there is none)."""
 
-    reason: str  # model/items/items.py: ABSENT, LAPSED or HELD_BY_ANOTHER
+    reason: str  # model/items/rules.py: ABSENT, LAPSED or HELD_BY_ANOTHER
     current: ItemRow | None = None
 
 

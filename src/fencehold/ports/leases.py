@@ -1,11 +1,11 @@
-"""Named leases: six verbs, each one statement and one limit. The rules are in model/election/leases.py."""
+"""Named leases: six verbs, each one statement and one limit. The rules are in model/election/rules.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Busy, Lease, Refusal, TermKey
 
 Answer = Lease | Refusal | Busy
 

@@ -16,7 +16,7 @@ from fencehold.model.durations import Duration
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.election.settings import OnError
 from fencehold.model.json_types import JsonMapping
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.facts import FactSink
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fencehold.model.election.election import LockState
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.connections import SyncConnection as Connection
 from fencehold.ports.fence import SyncTransaction as Transaction

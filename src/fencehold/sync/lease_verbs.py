@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from fencehold.model.durations import Duration
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.runtime import store as _store
 from fencehold.sync.background_loop import BackgroundLoop
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack, overload
 from fencehold.model.durations import Duration
 from fencehold.model.errors import ConfigurationError, WorkerStuck
 from fencehold.model.json_types import Json
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import WorkerSettings
 from fencehold.ports.connections import SyncConnection
 from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats

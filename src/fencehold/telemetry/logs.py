@@ -11,7 +11,7 @@ from textwrap import indent
 from typing import Any
 
 from fencehold.model.errors import redact
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.fact_table import LEVELS
 
 LOGGER = logging.getLogger("fencehold")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 
 Fields = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import fencehold
-from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Lease, Refusal, TermKey
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.backend import Backend
 from fencehold.runtime.election.term import Term

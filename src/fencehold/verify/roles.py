@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import fencehold
 from fencehold.model.errors import FenceholdError
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Events, Filter
 from fencehold.ports.items import ItemRow, ItemStore
 from fencehold.runtime.store import Store

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from fencehold.backends.sql.statements import named, pyformat
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.ports.fence import Transaction

@@ -9,7 +9,7 @@ import pytest
 import fencehold
 from fencehold.connect import backend_for
 from fencehold.model.durable import durable
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.ports.backend import Backend
 from tests.across_packages.cluster.modes import SYNCHRONOUS

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 import fencehold
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from tests.servers.process import is_dead
 
 EVENT_LIMIT_S = 30.0

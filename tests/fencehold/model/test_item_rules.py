@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.model.items import items
-from fencehold.model.items.items import (
+from fencehold.model.items import rules as items
+from fencehold.model.items.rules import (
     RULES,
     ItemKey,
     Request,

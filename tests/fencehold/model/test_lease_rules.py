@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.model.election import leases
-from fencehold.model.election.leases import RULES, Lease, Request, Row, TermKey, Verb, decide, refusal_reason, row_state
+from fencehold.model.election import rules as leases
+from fencehold.model.election.rules import RULES, Lease, Request, Row, TermKey, Verb, decide, refusal_reason, row_state
 
 NOW = dt.datetime(2031, 5, 17, 12, tzinfo=dt.UTC)
 TICK = dt.timedelta(microseconds=1)

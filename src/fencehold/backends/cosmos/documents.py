@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from fencehold.backends.cosmos.server_clock import EPOCH_START
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 
 Document = dict[str, Any]
 

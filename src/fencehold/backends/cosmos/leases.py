@@ -1,4 +1,4 @@
-"""Named leases on Cosmos DB, written by etag: the table of model/election/leases.py on a window of the server's time.
+"""Named leases on Cosmos DB, written by etag: the table of model/election/rules.py on a window of the server's time.
 
 A rule is applied only if it is the same one at every instant that the server's clock may show. A takeover between the
 decision and the write changes the etag: the write is refused, and the row is read and decided again. A write that was
@@ -21,7 +21,7 @@ from fencehold.backends.cosmos.documents import (
 )
 from fencehold.backends.cosmos.server_clock import Window
 from fencehold.backends.cosmos.wire import Call, Wire
-from fencehold.model.election.leases import (
+from fencehold.model.election.rules import (
     Ask,
     Busy,
     Lease,

@@ -15,7 +15,8 @@ from fencehold.backends.memory.hints import MemoryHints
 from fencehold.backends.memory.items import ItemShelf, MemoryItems
 from fencehold.backends.memory.outbox.events import MemoryEvents
 from fencehold.backends.memory.outbox.shelf import EventShelf
-from fencehold.model.election.leases import (
+from fencehold.model.election.places import UNKNOWN, Place
+from fencehold.model.election.rules import (
     Ask,
     Busy,
     Lease,
@@ -30,7 +31,6 @@ from fencehold.model.election.leases import (
     refusal_reason,
     row_state,
 )  # fmt: skip
-from fencehold.model.election.places import UNKNOWN, Place
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import GuardText, Params, Ready, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer

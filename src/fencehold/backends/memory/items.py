@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fencehold.backends.absent import NoTables
-from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
+from fencehold.model.items.rules import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 Place = tuple[str, str]  # kind and id

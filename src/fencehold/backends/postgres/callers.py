@@ -33,7 +33,7 @@ from fencehold.backends.sql.callers.kinds import is_class
 from fencehold.backends.sql.callers.outbox import CallersOutbox, RunsOwn
 from fencehold.backends.sql.fenced import lost
 from fencehold.backends.sql.statements import Statements, granting, numbered
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.new_events import NewEvent
 

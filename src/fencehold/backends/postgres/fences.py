@@ -28,7 +28,7 @@ from fencehold.backends.sql.fenced import (
     lost,
 )
 from fencehold.backends.sql.statements import Statements
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.fence import GuardText, Params, RemainingS
 from fencehold.ports.time_limit import TimeLimit, fixed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencehold.backends.postgres.session import Session
-from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Busy, Lease, Refusal, TermKey
 from fencehold.ports.leases import Answer
 
 GRANTED = ("granted", "yes", "seen")

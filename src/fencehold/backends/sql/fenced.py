@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import RemainingS
 

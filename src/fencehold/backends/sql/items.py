@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from fencehold.model.errors import Unavailable
-from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.items.rules import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, Stretch
 from fencehold.ports.time_limit import fixed
 

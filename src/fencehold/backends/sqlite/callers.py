@@ -25,7 +25,7 @@ from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.file.of_caller import elsewhere
 from fencehold.backends.sqlite.outbox import rows as event_rows
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import FenceholdError
 from fencehold.model.outbox.new_events import NewEvent
 

@@ -23,7 +23,7 @@ from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.callers import SqliteFence, is_held, params
 from fencehold.backends.sqlite.file.identity import OpenFile, cut_off
 from fencehold.backends.sqlite.session import Session, connect, single
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.facts import FactSink
 from fencehold.ports.fence import GuardText, Params, RemainingS

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite.session import Session
-from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey, refusal_reason
+from fencehold.model.election.rules import Ask, Lease, Refusal, TermKey, refusal_reason
 from fencehold.ports.leases import Answer
 
 Row = tuple[Any, ...]

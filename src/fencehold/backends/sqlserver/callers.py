@@ -28,7 +28,7 @@ from fencehold.backends.sql.statements import Statements, granting
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.outbox import rows as event_rows
 from fencehold.backends.sqlserver.params import bound
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable
 from fencehold.model.outbox.new_events import NewEvent
 

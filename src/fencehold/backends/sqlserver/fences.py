@@ -12,7 +12,7 @@ from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.callers import SqlServerFence
 from fencehold.backends.sqlserver.fenced import BlockingTransaction, FencedLine, SqlServerTransaction
 from fencehold.backends.sqlserver.line import Line
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.fence import GuardText, RemainingS
 

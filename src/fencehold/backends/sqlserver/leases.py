@@ -8,7 +8,7 @@ from typing import Any
 
 from fencehold.backends.sqlserver.params import instant, listed, microseconds, rows_json
 from fencehold.backends.sqlserver.session import Session
-from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Busy, Lease, Refusal, TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.leases import Answer
 

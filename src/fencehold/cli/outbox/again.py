@@ -13,7 +13,7 @@ from fencehold.cli import exit_codes
 from fencehold.cli.outbox.options import ALL_OR_NONE, dry_run_option, outbox_option, tracking_ids, with_outbox
 from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, with_setup
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import Filter
 from fencehold.runtime.outbox.outbox import FIND_MAX, REDRIVE_PER_MINUTE, Outbox
 

@@ -24,7 +24,7 @@ from fencehold.cli.outbox.words import (
 )
 from fencehold.cli.screen import clean, moment, put, span
 from fencehold.cli.setup import Setup, with_setup
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import OutboxSettings, outbox_flag, outbox_settings
 from fencehold.ports.events import EventRow, Filter, Stats
 from fencehold.runtime.outbox.outbox import FIND_MAX, Outbox

@@ -15,7 +15,7 @@ from fencehold.cli.setup import Setup, finish
 from fencehold.model.durations import seconds
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.names import quoted
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
 from fencehold.runtime.context import MENDED_BY_INIT
 from fencehold.runtime.outbox.outbox import Outbox

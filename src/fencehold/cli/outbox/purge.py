@@ -16,7 +16,7 @@ from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.durations import aged_seconds
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.runtime.outbox.outbox import Outbox
 
 FINISHED = (Status.COMPLETED, Status.DEAD_LETTER)

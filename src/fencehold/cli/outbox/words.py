@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from fencehold.cli.screen import moment, span, without_secrets
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import OutboxSettings, outbox_flag
 from fencehold.ports.events import EventRow, Stats
 from fencehold.runtime.handlers.error_text import TRACEBACK_MARK

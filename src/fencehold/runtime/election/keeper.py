@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
+from fencehold.model.election.rules import Ask, Busy, Lease, Refusal
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import FenceholdError, Uncertain
 from fencehold.ports.clock import Clock

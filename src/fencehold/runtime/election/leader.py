@@ -9,8 +9,8 @@ from typing import cast
 from weakref import WeakValueDictionary
 
 from fencehold.model.election.election import Emit, LockState
-from fencehold.model.election.leases import Lease
 from fencehold.model.election.retry import RetryStrategy
+from fencehold.model.election.rules import Lease
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import ConfigurationError, FenceholdError, Uncertain, redact
 from fencehold.ports.fact_table import LeaseFacts

@@ -6,8 +6,8 @@ import asyncio
 import secrets
 from typing import Any
 
-from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.election.rules import Ask, Busy, Lease, Refusal
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.ports.fact_table import LeaseFacts, OutageFacts

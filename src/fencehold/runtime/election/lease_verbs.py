@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from fencehold.model import names
 from fencehold.model.durations import Duration, seconds
-from fencehold.model.election.leases import Ask, Busy, Lease, TermKey
+from fencehold.model.election.rules import Ask, Busy, Lease, TermKey
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer, LeasePort

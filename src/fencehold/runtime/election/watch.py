@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.clock import Clock
 from fencehold.ports.fact_table import OutageFacts

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.errors import AlreadyLeased, ConfigurationError, NoSuchItem, Uncertain
-from fencehold.model.items.items import ABSENT, ItemKey
+from fencehold.model.items.rules import ABSENT, ItemKey
 from fencehold.model.items.settings import ItemSettings, checked_limit, document_json, processor_settings
 from fencehold.model.json_types import Json
 from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from fencehold.model.errors import FenceholdError, LeaseLost
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.model.items.settings import ItemSettings
 from fencehold.ports.backend import items_of
 from fencehold.ports.clock import Clock

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from fencehold.model.election.election import Emit, LockState
-from fencehold.model.election.leases import TermKey
 from fencehold.model.election.lock_errors import LockError, ShutdownError, as_lock_error
 from fencehold.model.election.retry import ExponentialBackoff, RetryStrategy
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import redact
 from fencehold.ports.clock import Clock
 from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection

@@ -14,8 +14,8 @@ from fencehold.model import names
 from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.json_types import Json, JsonMapping
-from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_ids
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import OutboxSettings, outbox_settings, worker_settings
 from fencehold.model.settings import Check
 from fencehold.ports.connections import Connection, SyncConnection

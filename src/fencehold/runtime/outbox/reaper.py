@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import EventPort, Events, Recovered
 from fencehold.ports.fact_table import OutboxFacts

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from fencehold.model.election import leases, places
-from fencehold.model.items import items
-from fencehold.model.outbox import events
+from fencehold.model.election import places
+from fencehold.model.election import rules as leases
+from fencehold.model.items import rules as items
+from fencehold.model.outbox import rules as events
 from fencehold.testing.conformance.classes import Suite
 from fencehold.testing.harness import Can, Harness
 

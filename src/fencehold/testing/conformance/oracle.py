@@ -14,7 +14,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
-from fencehold.model.election.leases import Lease, Refusal
+from fencehold.model.election.rules import Lease, Refusal
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
 from fencehold.ports.leases import Answer
 from fencehold.testing.conformance.suite import START

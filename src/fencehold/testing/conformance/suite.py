@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from fencehold.model.election.leases import Ask, Lease, TermKey
+from fencehold.model.election.rules import Ask, Lease, TermKey
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer

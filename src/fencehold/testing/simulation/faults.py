@@ -17,15 +17,16 @@ from typing import Any
 from fencehold.backends.memory.backend import Shelf
 from fencehold.backends.memory.items import ItemShelf
 from fencehold.backends.memory.outbox import events as memory
-from fencehold.model.election import leases, places
+from fencehold.model.election import places
+from fencehold.model.election import rules as leases
 from fencehold.model.election.election import LockState
-from fencehold.model.election.leases import Lease, Refusal
 from fencehold.model.election.places import Place
+from fencehold.model.election.rules import Lease, Refusal
 from fencehold.model.errors import LeaseLost, Uncertain
-from fencehold.model.items import items
-from fencehold.model.items.items import always, is_holder, write
-from fencehold.model.outbox import events
-from fencehold.model.outbox.events import has_lapsed, recover, tries_left
+from fencehold.model.items import rules as items
+from fencehold.model.items.rules import always, is_holder, write
+from fencehold.model.outbox import rules as events
+from fencehold.model.outbox.rules import has_lapsed, recover, tries_left
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import ClaimAsk
 from fencehold.ports.leases import Answer

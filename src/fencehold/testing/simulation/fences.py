@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fencehold.backends.memory.backend import MemoryFences, MemoryTransaction
-from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.election.places import Place
+from fencehold.model.election.rules import Lease, TermKey
 from fencehold.model.errors import LeaseLost, Unavailable
 from fencehold.ports.fence import GuardText, RemainingS
 from fencehold.testing.history import Wrote

@@ -9,7 +9,7 @@ import random
 import sys
 
 from fencehold.connect import backend_for
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 
 LEASE_S, LIMIT_S = 60.0, 20.0
 

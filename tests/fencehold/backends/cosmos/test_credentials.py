@@ -19,7 +19,7 @@ import fencehold
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.credentials import token_credential
-from fencehold.model.election.leases import Ask
+from fencehold.model.election.rules import Ask
 from fencehold.model.errors import ConfigurationError, Unavailable
 from tests.conftest import not_run
 from tests.fencehold.backends.cosmos.conftest import LIMIT_S

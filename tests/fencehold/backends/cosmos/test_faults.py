@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencehold.backends.cosmos.wire import refuse_many_writers
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.testing.proxy import Fault, FaultProxy
 from tests.fencehold.backends.cosmos.charged import Charged

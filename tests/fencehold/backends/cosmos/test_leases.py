@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fencehold.backends.cosmos.server_clock import ServerClock
-from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Lease, Refusal, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.backend import events_of
 from fencehold.testing.conformance.suite import granted, release, renew, row

@@ -9,8 +9,8 @@ from fencehold.backends.cosmos.items.items import judged as item_judged
 from fencehold.backends.cosmos.items.items import of_key
 from fencehold.backends.cosmos.leases import judged, request_at
 from fencehold.backends.cosmos.server_clock import AGE_S_MAX, DRIFT_PER_S, EPOCH_START, ServerClock, Window
-from fencehold.model.election.leases import Lease, TermKey, Verb
-from fencehold.model.items import items
+from fencehold.model.election.rules import Lease, TermKey, Verb
+from fencehold.model.items import rules as items
 
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
 SECOND = dt.timedelta(seconds=1)

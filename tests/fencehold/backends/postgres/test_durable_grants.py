@@ -13,7 +13,7 @@ import fencehold
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.backends.sql.statements import ITEMS, Statements, pyformat
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.model.errors import Uncertain
 from fencehold.ports.checkup import Condition, State
 from fencehold.ports.leases import Answer

@@ -13,8 +13,8 @@ import fencehold
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.model.election import places
-from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.election.places import EPOCH_JUMP, Place, next_epoch, recorded
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.testing.conformance.suite import proves
 from pgleaderlock.companion import Companion
 from tests.fencehold.backends.postgres.places import LIVE, run, scene_at

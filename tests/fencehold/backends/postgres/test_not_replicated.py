@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.own_tables import own_tables
 from submission_manager.answers import Answers

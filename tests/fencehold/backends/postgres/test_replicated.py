@@ -15,7 +15,7 @@ from fencehold.backends.postgres import commits
 from fencehold.cli.setup import Setup
 from fencehold.connect import backend_for
 from fencehold.model.durable import durable
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.ports.backend import Backend
 from submission_manager.model.intents import NewIntent

@@ -13,7 +13,7 @@ from fencehold.backends.postgres import hosts, wire
 from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.backends.postgres.session import Session
 from fencehold.connect import backend_for
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.model.errors import Unavailable
 from pgleaderlock import LeaderLock
 from submission_manager.model.intents import NewIntent

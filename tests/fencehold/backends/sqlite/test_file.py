@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.backends.sqlite.backend import SqliteBackend
-from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.rules import Lease, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.testing.conformance.suite import LEASE, START, ask, plenty, take
 from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT
@@ -25,7 +25,7 @@ AS_NOBODY = """
 import asyncio, os, sys
 from fencehold.backends.sqlite.backend import SqliteBackend
 from fencehold.model.errors import FenceholdError
-from fencehold.model.election.leases import Ask
+from fencehold.model.election.rules import Ask
 
 async def main():
     backend = SqliteBackend(sys.argv[1], "fencehold_leases")

@@ -13,10 +13,10 @@ from fencehold.backends.sqlite.backend import SqliteBackend
 from fencehold.backends.sqlite.items.items import SqliteItems
 from fencehold.backends.sqlite.outbox.events import SqliteEvents
 from fencehold.backends.sqlite.session import Session
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.model.errors import LeaseLost
-from fencehold.model.items.items import ItemKey
-from fencehold.model.outbox.events import Status
+from fencehold.model.items.rules import ItemKey
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Filter
 from fencehold.ports.fence import GuardText
 from fencehold.ports.items import ItemRow, NewItem

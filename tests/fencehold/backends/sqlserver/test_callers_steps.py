@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlserver import callers, driver
 from fencehold.backends.sqlserver.callers import SqlServerCallersOutbox, SqlServerFence
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import FenceholdError, LeaseLost
 
 KEY = TermKey("job", "ada", 3, 30.0, "id")

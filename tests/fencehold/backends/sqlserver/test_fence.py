@@ -11,7 +11,7 @@ from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.callers import SqlServerFence
-from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.rules import Lease, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import cannot_take

@@ -12,7 +12,7 @@ import pytest
 
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver.fences import SqlServerFences
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable, Uncertain
 from tests.fencehold.backends.sqlserver.test_lines import ADDRESS, PLENTY_S, Made, made
 

@@ -23,7 +23,7 @@ from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.own_tables import SqlServerOwnTables
 from fencehold.backends.sqlserver.session import Session
-from fencehold.model.election.leases import Ask, Busy
+from fencehold.model.election.rules import Ask, Busy
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.own_tables import Statement
 from tests.fencehold.own_tables.notebook import PACKAGE, TABLE

@@ -13,10 +13,10 @@ from fencehold.backends.sqlserver.items.items import SqlServerItemPort
 from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.outbox.admin import SqlServerEventAdmin
 from fencehold.backends.sqlserver.outbox.events import SqlServerEventPort
-from fencehold.model.election.leases import Busy, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Busy, Lease, Refusal, TermKey
 from fencehold.model.errors import Unavailable
-from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
-from fencehold.model.outbox.events import Status
+from fencehold.model.items.rules import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Filter
 from fencehold.ports.items import ItemRefusal, ItemRow, NewItem
 

@@ -15,7 +15,7 @@ import pytest
 import fencehold
 from fencehold.cli.outbox import purge as outbox_purge
 from fencehold.connect import scheme
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.runtime.outbox import outbox as outbox_noun
 from tests.fencehold.cli.cli_process import prepare, until
 from tests.fencehold.cli.outbox_scene import Answer, added, claimed, in_every_status, reaped, row_of, rows, with_outbox

@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.cli.outbox.words import BRIEF_CHARS_MAX, ReaperSeen, brief, event_json, holder, pretty, tries, why
 from fencehold.cli.screen import span
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import EventRow, Stats
 

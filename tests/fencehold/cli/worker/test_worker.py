@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.rules import Status
 from tests.fencehold.cli.cli_process import Command, lease_for, prepare, until
 from tests.fencehold.cli.outbox_scene import added, row_of
 

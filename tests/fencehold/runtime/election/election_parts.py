@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
-from fencehold.model.election.leases import Ask, TermKey
+from fencehold.model.election.rules import Ask, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.fact_table import StoreFacts

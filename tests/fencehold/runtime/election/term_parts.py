@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fencehold.backends.memory.backend import MemoryFences, MemoryTransaction, Shelf
-from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.rules import Lease, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import GuardText, Ready, RemainingS

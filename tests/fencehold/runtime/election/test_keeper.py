@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Busy, Lease, Refusal, TermKey
 from fencehold.model.election.settings import LeaderSettings, leader_settings
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election.leases import Ask
+from fencehold.model.election.rules import Ask
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencehold import LeaseLost
-from fencehold.model.election.leases import Ask, Busy, TermKey
+from fencehold.model.election.rules import Ask, Busy, TermKey
 from fencehold.ports.leases import Answer
 from fencehold.telemetry.logs import level_of
 from tests.fencehold.runtime.election.election_parts import SETTINGS, Town

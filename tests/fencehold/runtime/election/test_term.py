@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.model.errors import LeaseLost
 from fencehold.testing.simulation import virtual_loop
 from tests.fencehold.runtime.election.term_parts import START, a_term, for_ever, later

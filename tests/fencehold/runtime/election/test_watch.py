@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.model.errors import Unavailable
 from fencehold.runtime.election.watch import Follow, News, Watch
 from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual

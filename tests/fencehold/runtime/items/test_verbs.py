@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.model.items.settings import item_settings
 from fencehold.runtime.items.keeper import ItemLease
 from tests.fencehold.runtime.items.conftest import KIND, OpenedItems

@@ -5,7 +5,7 @@ import contextlib
 import mssql_python
 import pytest
 
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.items import ItemStore
 from fencehold.testing import conformance
 from fencehold.testing.conformance.items.locks import locked, started

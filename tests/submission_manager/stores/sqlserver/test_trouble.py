@@ -13,7 +13,7 @@ from fencehold import ConfigurationError, FenceholdError, Unavailable
 from fencehold.backends.sqlserver import own_pool, own_tables
 from fencehold.backends.sqlserver.line import Line
 from fencehold.connect import backend_for
-from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.rules import Ask, Lease
 from fencehold.testing.proxy import FaultProxy
 from submission_manager.model.contracts import Policy
 from submission_manager.model.intents import NewIntent, Status

@@ -18,7 +18,7 @@ from typing import Any
 
 from fencehold.backends.cosmos.documents import document_id
 from fencehold.backends.cosmos.server_clock import EPOCH_START, Window
-from fencehold.model.items.items import Row, StoredItem, row_state
+from fencehold.model.items.rules import Row, StoredItem, row_state
 from fencehold.ports.items import ItemRow, Stretch
 
 Document = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Items on Cosmos DB, written by etag: the table of model/items/items.py, over a window of the server's clock.
+"""Items on Cosmos DB, written by etag: the table of model/items/rules.py, over a window of the server's clock.
 
 As with named leases, a rule is applied only if the table allows the same at both ends of the window. A write under an
 etag that has changed is refused; the item is then read and decided again.
@@ -19,7 +19,7 @@ from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import EPOCH_START, Window
 from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
-from fencehold.model.items.items import (
+from fencehold.model.items.rules import (
     ItemKey,
     Request,
     Rule,

@@ -27,7 +27,7 @@ from fencehold.backends.cosmos.items.items import NOT_EXECUTED, CosmosItemPort, 
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
-from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.model.items.rules import ItemKey, Request, Verb
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, Stretch
 from fencehold.ports.schema import Waits, unheard
 

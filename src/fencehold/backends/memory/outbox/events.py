@@ -11,8 +11,8 @@ from fencehold.backends.absent import NoTables
 from fencehold.backends.memory.hints import MemoryHints
 from fencehold.backends.memory.outbox.shelf import CLAIMABLE, EventShelf, Kept
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.outbox.events import Request, Status, Verb, has_lapsed, is_recovered, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Request, Status, Verb, has_lapsed, is_recovered, is_suspect
 from fencehold.ports.events import (
     Claim,
     ClaimAsk,

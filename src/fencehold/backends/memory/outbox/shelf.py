@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fencehold.model.outbox.events import Request, Status, Stored, Verb, apply, is_recovered, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Request, Status, Stored, Verb, apply, is_recovered, is_suspect
 from fencehold.ports.events import ClaimAsk
 from fencehold.ports.wakeup import ADDED, Hint
 

@@ -13,7 +13,7 @@ from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql.items import ItemDialect, Params, Rows, SqlItemPort, busy, lease_ms
 from fencehold.backends.sql.rounds import rounds
 from fencehold.backends.sql.statements import ITEMS, Statements, pyformat
-from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
+from fencehold.model.items.rules import HELD_BY_ANOTHER, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, NewItem, Stretch
 from fencehold.ports.time_limit import fixed
 

@@ -21,8 +21,8 @@ from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Rows
 from fencehold.backends.sql.statements import OUTBOX, Statements, pyformat
 from fencehold.model.errors import Unavailable, Uncertain
-from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 from fencehold.ports.time_limit import fixed
 

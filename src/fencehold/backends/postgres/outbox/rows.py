@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.postgres.arrays import array, text_array
-from fencehold.model.outbox.events import Status, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status, is_suspect
 from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered
 
 Row = tuple[Any, ...]

@@ -11,7 +11,7 @@ from fencehold.backends.sql.callers.dialect import Dialect
 from fencehold.backends.sql.callers.kinds import kind_of
 from fencehold.backends.sql.callers.work import CallersWork, begin_hint
 from fencehold.backends.sql.fenced import OVER, lost
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError
 
 

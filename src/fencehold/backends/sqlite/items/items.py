@@ -13,7 +13,7 @@ from fencehold.backends.sqlite.items.rows import Params, Row
 from fencehold.backends.sqlite.leases import instant
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
-from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.items.rules import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 

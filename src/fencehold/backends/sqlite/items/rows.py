@@ -9,7 +9,7 @@ from typing import Any
 
 from fencehold.backends.sqlite.leases import modifier
 from fencehold.backends.sqlite.times import nearest
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.items import ItemRow, Stretch
 
 Row = tuple[Any, ...]

@@ -19,8 +19,8 @@ from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.model import names
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 from fencehold.ports.facts import FactSink
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fencehold.backends.sqlite.leases import modifier
 from fencehold.backends.sqlite.times import nearest, whole
-from fencehold.model.outbox.events import Status, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status, is_suspect
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
 
 Row = tuple[Any, ...]

@@ -13,7 +13,7 @@ from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.items.rows import DIALECT
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
-from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
+from fencehold.model.items.rules import HELD_BY_ANOTHER, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, NewItem
 from fencehold.ports.time_limit import fixed
 

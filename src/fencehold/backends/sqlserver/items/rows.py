@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from fencehold.backends.sql.items import ItemDialect, Params
 from fencehold.backends.sqlserver import params
 from fencehold.backends.sqlserver.params import instant_text, rows_json
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.items import Stretch
 
 BLANK_MARK = "\u2420"

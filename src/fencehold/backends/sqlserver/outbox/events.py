@@ -16,8 +16,8 @@ from fencehold.backends.sqlserver.outbox.admin import SqlServerEventAdmin
 from fencehold.backends.sqlserver.params import instant
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
-from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 from fencehold.ports.time_limit import fixed
 

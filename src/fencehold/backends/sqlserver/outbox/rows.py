@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.sqlserver.params import instant, instant_text, listed, microseconds, rows_json
-from fencehold.model.outbox.events import Status, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Status, is_suspect
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Failure, Filter, Key, Recovered, Stats
 
 Params = dict[str, Any]

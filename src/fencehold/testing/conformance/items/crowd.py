@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
+from fencehold.model.items.rules import HELD_BY_ANOTHER, ItemKey
 from fencehold.ports.backend import Backend, items_of
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemTests, row

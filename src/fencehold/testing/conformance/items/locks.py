@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
 from fencehold.model.errors import Unavailable
-from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.items.rules import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import ItemTests, items_at_start, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Supply, needs

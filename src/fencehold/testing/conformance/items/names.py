@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencehold.model import names
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemPair, ItemTests, as_json, row
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES

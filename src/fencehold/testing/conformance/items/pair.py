@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
+from fencehold.model.items.rules import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.oracle import ClientsAndOracle, RuleOracle, agree
 from fencehold.testing.conformance.suite import LEASE_S, START, Supply, WithoutLeases, needs
@@ -35,7 +35,7 @@ def refused(answer: ItemAnswer | None) -> ItemRefusal:
 
 
 class ItemOracle(RuleOracle):
-    """Items as the rules require them, computed from model/items/items.py alone."""
+    """Items as the rules require them, computed from model/items/rules.py alone."""
 
     table = "items"
     rows: dict[str, StoredItem]

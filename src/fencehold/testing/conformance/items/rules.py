@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fencehold.model.items.items import RULES, ItemKey, Verb
+from fencehold.model.items.rules import RULES, ItemKey, Verb
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
 from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.suite import LEASE, START, noted

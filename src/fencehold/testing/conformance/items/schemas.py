@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from fencehold.model.items.items import ItemKey
+from fencehold.model.items.rules import ItemKey
 from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import ItemTests, row
 from fencehold.testing.conformance.suite import LEASE_S, Supply, needs, refused_with, refused_without_tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.items.rules import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import NewItem, Stretch
 from fencehold.testing.conformance.items.pair import EVERYTHING, NEVER_GRANTED, ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START

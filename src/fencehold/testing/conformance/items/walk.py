@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fencehold.model.items.items import RULES, ItemKey, Row, row_state
+from fencehold.model.items.rules import RULES, ItemKey, Row, row_state
 from fencehold.ports.items import ItemRow
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
 from fencehold.testing.conformance.oracle import Move, RandomWalk, check_all_fired

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.rules import Lease, TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import cannot_take

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import random
 
-from fencehold.model.election.leases import Ask, Lease, TermKey
+from fencehold.model.election.rules import Ask, Lease, TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import fenced

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from fencehold.model.election.leases import Lease, Refusal, TermKey
+from fencehold.model.election.rules import Lease, Refusal, TermKey
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import fenced, is_let_in

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from fencehold.model.election.leases import Busy, TermKey
+from fencehold.model.election.rules import Busy, TermKey
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.ports.fence import RemainingS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencehold.model import names
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import is_let_in
 from fencehold.testing.conformance.suite import LEASE_S, LeaseTests, granted, refused_with, release, renew, row, take

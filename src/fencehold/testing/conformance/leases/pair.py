@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 
-from fencehold.model.election.leases import (
+from fencehold.model.election.rules import (
     Ask,
     Lease,
     Refusal,
@@ -25,7 +25,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 
 class Oracle(RuleOracle):
-    """Rows as the rules require them, computed from model/election/leases.py alone."""
+    """Rows as the rules require them, computed from model/election/rules.py alone."""
 
     table = "leases"
     rows: dict[str, Lease]

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend, events_of, items_of
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED

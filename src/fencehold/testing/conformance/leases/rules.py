@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from fencehold.model.election.leases import RULES, Ask, TermKey, Verb
+from fencehold.model.election.rules import RULES, Ask, TermKey, Verb
 from fencehold.testing.conformance.leases.pair import LeasePair
 from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, Supply

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election.leases import TermKey
+from fencehold.model.election.rules import TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import is_let_in
 from fencehold.testing.conformance.suite import (

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from fencehold.model.election.leases import Refusal, TermKey
+from fencehold.model.election.rules import Refusal, TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import is_kept_out, is_let_in

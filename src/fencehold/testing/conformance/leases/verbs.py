@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from fencehold.model.election.leases import Lease, Refusal, TermKey
+from fencehold.model.election.rules import Lease, Refusal, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.suite import (
     LEASE,

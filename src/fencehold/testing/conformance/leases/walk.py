@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from fencehold.model.election.leases import RULES, Ask, Lease, Row, TermKey, Verb
+from fencehold.model.election.rules import RULES, Ask, Lease, Row, TermKey, Verb
 from fencehold.model.errors import LeaseLost
 from fencehold.testing.conformance.leases.fences import fenced
 from fencehold.testing.conformance.leases.pair import LeasePair

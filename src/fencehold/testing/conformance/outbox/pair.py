@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from fencehold.model.outbox.events import Request, Status, Stored, Verb, apply
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_id
+from fencehold.model.outbox.rules import Request, Status, Stored, Verb, apply
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, EventRow, Events, Failure, Filter, Recovered
 from fencehold.testing.conformance.oracle import ClientsAndOracle, RuleOracle
@@ -70,7 +70,7 @@ class Expected:
 
 
 class EventOracle(RuleOracle):
-    """Events as the rules require them, computed from model/outbox/events.py alone."""
+    """Events as the rules require them, computed from model/outbox/rules.py alone."""
 
     table = "outbox"
     rows: dict[int, Expected]

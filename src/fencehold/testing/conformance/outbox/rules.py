@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fencehold.model.outbox.events import RULES, Status, Verb
+from fencehold.model.outbox.rules import RULES, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
 from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.outbox.pair import LEASE, EventTests, Pair, ask, event, stray

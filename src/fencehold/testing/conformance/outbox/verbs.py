@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from fencehold.model.outbox.events import Status, Verb
+from fencehold.model.outbox.rules import Status, Verb
 from fencehold.ports.events import ClaimKey, Failure, Filter, Stats
 from fencehold.testing.conformance.outbox.pair import EVERYTHING, LEASE, EventTests, Pair, ask, claim, event, stray
 from fencehold.testing.conformance.suite import START

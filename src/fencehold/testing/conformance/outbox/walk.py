@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from fencehold.model.outbox.events import RULES, Request, Status, Verb
+from fencehold.model.outbox.rules import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
 from fencehold.testing.conformance.oracle import Move, RandomWalk, check_all_fired
 from fencehold.testing.conformance.outbox.pair import EventTests, Pair, ask, event, stray

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fencehold.backends.memory.items import ItemShelf, Place
-from fencehold.model.items.items import ItemKey, Request, Row, Verb, decide, row_state
+from fencehold.model.items.rules import ItemKey, Request, Row, Verb, decide, row_state
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.items.context import BREAK_LIMIT_S
 from fencehold.runtime.items.keeper import BROKEN, DONE, ItemLease

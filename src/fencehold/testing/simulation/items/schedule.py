@@ -15,7 +15,7 @@ from typing import Any
 
 from fencehold.backends.memory.backend import Shelf
 from fencehold.model.errors import AlreadyLeased, LeaseLost, NoSuchItem, Unavailable, Uncertain
-from fencehold.model.items.items import RULES, ItemKey
+from fencehold.model.items.rules import RULES, ItemKey
 from fencehold.model.items.settings import ItemSettings, item_settings
 from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S
 from fencehold.runtime.core.keeper_thread import STOP_LIMIT_S

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fencehold.backends.memory.backend import MemoryLeases
-from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
+from fencehold.model.election.rules import Ask, Lease, Refusal, TermKey
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.ports.leases import Answer
 from fencehold.runtime.election.keeper import HeldLease

@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.model.election.leases import RULES, Ask, Refusal
 from fencehold.model.election.retry import FixedInterval, RetryStrategy
+from fencehold.model.election.rules import RULES, Ask, Refusal
 from fencehold.model.election.settings import LeaderSettings, leader_settings
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, UNKNOWN

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from fencehold.model.election.election import LockState
-from fencehold.model.election.leases import Lease
+from fencehold.model.election.rules import Lease
 from fencehold.runtime.lock.mechanism import Grant, Timing
 from fencehold.runtime.lock.session_lock import SessionLock
 from fencehold.testing.simulation.fences import FenceReferee

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fencehold.backends.memory.backend import MemoryLeases
-from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.election.lock_errors import (
     ConnectionError,  # noqa: A004 - spec 002's name
     LockError,
 )
+from fencehold.model.election.rules import Ask, Lease, TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.fence import FencePort
 from fencehold.testing.simulation.fences import LEASE_NAME, FencedStore, FencesOverLine

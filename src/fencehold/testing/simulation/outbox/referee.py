@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fencehold.backends.memory.outbox.shelf import EventShelf, Kept
-from fencehold.model.outbox.events import Request, Status, Verb
 from fencehold.model.outbox.new_events import NewEvent
+from fencehold.model.outbox.rules import Request, Status, Verb
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import ClaimKey
 from fencehold.runtime.outbox.context import ClaimedEvent

@@ -14,7 +14,7 @@ from typing import Any
 from fencehold.backends.memory.backend import Shelf
 from fencehold.backends.memory.outbox.events import REDRIVABLE, MemoryEventAdmin
 from fencehold.model.errors import Unavailable, Uncertain, WorkerStuck
-from fencehold.model.outbox.events import RULES
+from fencehold.model.outbox.rules import RULES
 from fencehold.model.outbox.settings import OutboxSettings, outbox_settings
 from fencehold.ports.events import Claim, Filter
 from fencehold.runtime.core.keeper_thread import STOP_LIMIT_S

@@ -11,7 +11,7 @@ from fencehold.backends.cosmos.address import parse
 from fencehold.backends.cosmos.items.procedures import ProcedureItems
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError, Unavailable
-from fencehold.model.items.items import HELD_BY_ANOTHER
+from fencehold.model.items.rules import HELD_BY_ANOTHER
 from fencehold.ports.backend import items_of
 from fencehold.ports.items import NewItem
 from fencehold.testing.conformance.items.pair import refused, row

@@ -9,7 +9,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from fencehold.backends.cosmos.items.procedures import procedure
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
-from fencehold.model.items.items import HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.items.rules import HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S, START

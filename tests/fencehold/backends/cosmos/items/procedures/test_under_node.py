@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.model.items.items import RULES
+from fencehold.model.items.rules import RULES
 from tests.servers.programs import NPM, require
 
 HERE = Path(__file__).resolve().parent
