@@ -102,5 +102,6 @@ def _modified(due: Due) -> Place:
 
 def _sorted(found: list[Row]) -> tuple[list[Row], dt.datetime, str]:
     """The schedule's rows, and from the clock's own row the time and the snapshot they were read in."""
-    clock = next(row for row in reversed(found) if row["snapshot"] is not None)
-    return [row for row in found if row["snapshot"] is None], clock["last_modified_at"], clock["snapshot"]
+    place = next(place for place in reversed(range(len(found))) if found[place]["snapshot"] is not None)
+    clock = found.pop(place)  # usually the last
+    return found, clock["last_modified_at"], clock["snapshot"]

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from fencehold import ConfigurationError
@@ -21,6 +22,10 @@ from submission_manager.model.intents import (
     WebhookStatus,
 )
 from submission_manager.ports import Due, LeftOpen, Over, Submission, Submitted
+
+OF_SCHEDULE = itemgetter(
+    "intent_id", "next_attempt_at", "last_modified_at", "gateway_url", "submission_target", "created_at", "deadline_s"
+)
 
 
 def intent(row: Row) -> Intent:
@@ -60,15 +65,11 @@ def dues(found: list[Row]) -> list[Due]:
     """
     texts: dict[str, str] = {}
     due = []
-    for row in found:
-        url, target, deadline_s = row["gateway_url"], row["submission_target"], row["deadline_s"]
-        until = None if deadline_s is None else row["created_at"] + dt.timedelta(seconds=deadline_s)
+    for intent_id, due_at, modified_at, url, target, created_at, deadline_s in map(OF_SCHEDULE, found):
+        until = None if deadline_s is None else created_at + dt.timedelta(seconds=deadline_s)
         due.append(
-            Due(
-                row["intent_id"], row["next_attempt_at"], row["last_modified_at"], texts.setdefault(url, url),
-                texts.setdefault(target, target), until,
-            )
-        )  # fmt: skip
+            Due(intent_id, due_at, modified_at, texts.setdefault(url, url), texts.setdefault(target, target), until)
+        )
     return due
 
 
