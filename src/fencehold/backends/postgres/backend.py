@@ -23,7 +23,11 @@ NO_STANDBY_PATIENCE_S = 30.0  # Patroni's own ttl, unless it was changed
 
 
 class PostgresBackend:
-    """`unread` is called if the server does not report its timeline, which keeps epochs apart after a failover."""
+    """One store on PostgreSQL: makes and holds its parts (leases, fences, tables, outboxes, items, checks).
+
+    `unread` is called with the reason if the server does not report its timeline (the number that a failover changes),
+    without which an epoch may be granted twice after a failover.
+    """
 
     name = "PostgreSQL"
     #: One for all backends of a store.
@@ -51,7 +55,7 @@ class PostgresBackend:
 
     @staticmethod
     def check(url: str) -> None:
-        """Raise ConfigurationError at once if the URL cannot be read."""
+        """Raise ConfigurationError (bad_url) at once if the URL cannot be read; nothing is connected to."""
         wire.conninfo(url)
 
     async def open(self, limit_s: float) -> None:
@@ -65,9 +69,10 @@ class PostgresBackend:
             await self._must_have_standby(self._commits, limit_s)
 
     async def _must_have_standby(self, commits: Replicated, limit_s: float) -> None:
-        """Raise, if a standby is required, while the server waits for none.
+        """Raise an error if the store requires a standby, but no standby is set for the server's commits to wait for.
 
-        In a cluster that is only Unavailable for a while: between two primaries no standby may follow yet.
+        The error is ConfigurationError. In a cluster it is Unavailable for the first 30 s: right after a failover no
+        standby may follow the new primary yet.
         """
         rows = await self._session.run("replicated", commits.params(self._session.is_pooled), limit_s)
         [(standbys, *_)] = rows

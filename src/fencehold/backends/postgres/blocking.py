@@ -1,4 +1,4 @@
-"""Fenced transactions for programs without an event loop: in the calling thread, with the same hard limit."""
+"""Fenced transactions for programs without an event loop: they run in the calling thread, and end with the term."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ class BlockingTransaction:
 
 
 def must_not_have_failed(connection: Connection | wire.Connection, with_: str) -> None:
-    """Raise Unavailable if a statement has failed: the server answers such a COMMIT with a ROLLBACK and no error."""
+    """Raise Unavailable (transaction_failed) if a statement of the open transaction has failed.
+
+    The server answers COMMIT with a ROLLBACK, and with no error, in such a transaction, so the caller would believe
+    that its writes are stored. `with_` is the keyword of the caller's block (`with`, `async with`) for the hint.
+    """
     if connection.info.transaction_status == TransactionStatus.INERROR:
         raise Unavailable(
             "A statement of this transaction had failed, so it cannot commit; nothing was written.",
@@ -73,9 +77,11 @@ def must_not_have_failed(connection: Connection | wire.Connection, with_: str) -
 def blocking_transaction(
     info: str, term: FencedTerm, fence: Callable[[Connection], None], committed: Callable[[Connection], None]
 ) -> Iterator[BlockingTransaction]:
-    """Commits only while the epoch holds. A connection that hangs is cut when the term's own time is over.
+    """Open a fenced transaction on a new connection, yield it, and commit it at the end of the block.
 
-    Raises LeaseLost if the term is over at the start.
+    `fence` checks the lease and locks it at the start; `committed` is called after the commit. When the term is over,
+    the connection is cut, so a statement that hangs ends with an error. Raises LeaseLost if the term is already over
+    at the start.
     """
     term.check()
     connection = connect(info, min(term.remaining_s(), wire.CONNECT_LIMIT_S))
@@ -88,7 +94,11 @@ def blocking_transaction(
 
 
 def connect(info: str, limit_s: float) -> Connection:
-    """Return a connection to the first usable server; each gets its share of the limit, and at least two seconds."""
+    """Return a connection to the first usable server of the URL.
+
+    The addresses are tried one after the other; each gets its share of the limit, and at least two seconds. Raises
+    Unavailable or ConfigurationError if no server can be used.
+    """
     places = hosts.in_order(info, hosts.places(info))
     errors: list[Exception] = []
     for place in places:
@@ -113,7 +123,10 @@ def connect(info: str, limit_s: float) -> Connection:
 
 @contextlib.contextmanager
 def _cut_when_over(connection: Connection, remaining_s: RemainingS) -> Iterator[None]:
-    """Shut the socket down when the term is over: psycopg's own waiting cannot be limited if the server is dead."""
+    """Shut the connection's socket down when the term is over while the block runs.
+
+    The block then gets an error at once. psycopg itself cannot limit its wait for a server that is dead.
+    """
     done = threading.Event()
     twin = socket.socket(fileno=os.dup(connection.fileno()))
 

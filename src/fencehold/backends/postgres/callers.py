@@ -1,4 +1,7 @@
-"""Our work in a transaction that a caller owns, on PostgreSQL: a refusal leaves it open, and failed for good."""
+"""Our statements in a transaction that a caller owns, on PostgreSQL.
+
+When a fence or a write is refused, the transaction stays open but is made to fail: it can only be rolled back.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ _numbered = functools.lru_cache(maxsize=512)(numbered)  # each statement once
 
 
 class _OfPsycopg(CallersConnection):
-    """Statements use a cursor of our own, because the caller's factories may return anything."""
+    """What a caller's sync and async connection of psycopg have in common.
+
+    Our statements use a cursor of our own, because the caller's row and cursor factories may return anything.
+    """
 
     @property
     def is_closed(self) -> bool:
@@ -64,9 +70,9 @@ class _OfPsycopg(CallersConnection):
 
     @property
     def in_savepoint(self) -> bool:
-        """Whether psycopg works with savepoints: inside `with conn.transaction():` within another transaction.
+        """Whether the caller is inside a nested `with conn.transaction():`, which psycopg keeps as a savepoint.
 
-        If the savepoints were gone, psycopg would raise an error of its own.
+        If we ended that savepoint, psycopg would raise an error of its own at the end of the caller's block.
         """
         return int(getattr(self.target, "_num_transactions", 0)) > 0
 
@@ -98,7 +104,7 @@ class Asyncpg(CallersAsyncConnection):
 
     @property
     def in_savepoint(self) -> bool:
-        """Always True: asyncpg does not report a savepoint, from which the rest could be committed."""
+        """Always True: asyncpg does not report whether a savepoint is open, to which a caller could roll back and then commit."""
         return True
 
     async def run(self, name: str, params: Params) -> Rows:
@@ -135,12 +141,16 @@ class PostgresDialect(Dialect):
         return readable(rows)
 
     def poison(self, connection: CallersConnection) -> Steps[None]:
-        """Make the transaction fail. Where a library works with savepoints, which would be gone, end the connection."""
+        """Make the caller's whole transaction unable to commit.
+
+        If a savepoint may be open, or the transaction cannot be made to fail, the connection is ended instead: to make the
+        transaction fail would also end the savepoint, and the caller's library would raise an error about that.
+        """
         if connection.in_savepoint or not (yield from self._made_to_fail(connection)):
             yield End.CLOSE
 
     def _made_to_fail(self, connection: CallersConnection) -> Steps[bool]:
-        """Make the whole transaction fail, with every savepoint in it. False if it may still be able to commit."""
+        """Make the whole transaction fail, with every savepoint in it. Return False if it may still be able to commit."""
         try:
             yield from self.run(connection, "leave_savepoints")
             yield from self.run(connection, "poison")
@@ -166,7 +176,11 @@ class PostgresDialect(Dialect):
 
 
 class PostgresFence(CallersFence):
-    """`is_own`: for connections of the store's own, which lead to no other database."""
+    """The fence on PostgreSQL: checks and locks the lease row inside a transaction on a connection that a caller gave.
+
+    `is_own`: the connection is the store's own. It leads to the store's database for sure, so an absent lease table or
+    another lease there is not reported as `wrong_store`.
+    """
 
     def __init__(self, statements: Statements, commits: Commits, is_own: bool = False) -> None:
         super().__init__(PostgresDialect(), statements)
@@ -191,7 +205,11 @@ class PostgresFence(CallersFence):
         return refusal(key, (yield from self.dialect.run(connection, "isolation")))
 
     def failure(self, error: BaseException, key: TermKey) -> BaseException | None:
-        """Errors of SQLAlchemy and of other drivers stay unchanged."""
+        """Return the error to raise instead of `error`, which the fence's statements raised; None if it may be raised as it is.
+
+        With any error but None the transaction must be made to fail. An error of psycopg becomes one of ours; an error of
+        SQLAlchemy or of another driver is returned unchanged, unless it says that our tables are not there (wrong_store).
+        """
         if not isinstance(error, Exception) or (isinstance(error, FenceholdError) and error.code not in MUST_FAIL):
             return None
         if self.dialect.is_elsewhere(error) and not self._is_own:
@@ -227,12 +245,18 @@ def params(key: TermKey) -> dict[str, Any]:
 
 
 def limit_ms(key: TermKey) -> str:
-    """Return half the lease: a statement and a pause after it together never last longer than one lease."""
+    """Return half of the lease in ms, as text: the limit for one statement, and for one pause, in a fenced transaction.
+
+    A statement and a pause after it together therefore never last longer than one lease.
+    """
     return str(min(LIMIT_MS_MAX, max(1, int(key.lease_s * 500))))
 
 
 def mark() -> str:
-    """Return a random text that the fence sets in its transaction; no other setting can be equal to it."""
+    """Return a new random text, which the fence stores in a setting of its transaction.
+
+    Whoever reads the setting later knows by the text whether it is still the same transaction.
+    """
     return secrets.token_hex(8)
 
 
@@ -255,9 +279,9 @@ def of_fence(error: psycopg.Error, key: TermKey) -> FenceholdError:
 
 
 def must_answer_at_once(connection: object) -> None:
-    """Raise ConfigurationError if the connection is in psycopg's pipeline mode.
+    """Raise ConfigurationError (pipeline_on) if the connection is in psycopg's pipeline mode.
 
-    There the answer comes later, and a refusal (another database, a lost lease) would not be noticed.
+    In that mode the server's answer comes later, so a refusal (another database, a lost lease) would not be noticed.
     """
     if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return
@@ -270,6 +294,9 @@ def must_answer_at_once(connection: object) -> None:
 
 
 def sqlstate_of(error: Exception) -> str | None:
-    """Return the SQLSTATE, for SQLAlchemy's errors that of the driver's error; psycopg2 calls it `pgcode`."""
+    """Return the SQLSTATE of a driver's error, also inside an error of SQLAlchemy; None if it has none.
+
+    psycopg and asyncpg name the attribute `sqlstate`, psycopg2 names it `pgcode`.
+    """
     cause = getattr(error, "orig", error)
     return getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)

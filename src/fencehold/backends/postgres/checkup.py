@@ -52,7 +52,10 @@ class PostgresCheckup:
         return await self._asked(self._conditions, limit_s)
 
     async def _asked(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
-        """Run `work` in a session as this role gets it, with all settings made for the role; never committed."""
+        """Return the result of `work` on a new connection with all limits that are set for this role; never commit.
+
+        Raises our error for an error of psycopg: Unavailable (busy) if a lock was not granted in time.
+        """
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
             with wire.lent(connection):
@@ -101,7 +104,7 @@ class PostgresCheckup:
 
 
 def server(connection: wire.Connection) -> Condition:
-    """Which server is used, if the URL has several hosts."""
+    """Return which server was reached (a URL may name several), as a finding that is always OK."""
     info = connection.info
     return Condition("server", State.OK, f"{info.host}:{info.port} answers, PostgreSQL {info.server_version // 10000}")
 
@@ -116,13 +119,19 @@ def encoding(name: str) -> Condition:
 
 
 def timeline(found: str | None) -> Condition:
-    """`found`: the timeline, as the server writes it in names of its log files; None on a standby, which has none."""
+    """Return the finding about the timeline, the number by which epochs are told apart after a failover; it is always OK.
+
+    `found`: the number in hexadecimal, as in the names of the server's log files; None on a standby.
+    """
     said = "this is a standby" if found is None else f"timeline {int(found, 16)}"
     return Condition("epochs after a failover", State.OK, f"{said}; the first one on another timeline jumps")
 
 
 def limits(settings: Mapping[str, str]) -> Condition:
-    """Which limits of this role are shorter than ours. A limit of 0 is none."""
+    """Return the finding about the role's time limits: a warning names those shorter than fencehold's own limits.
+
+    A limit of 0 means that there is no limit.
+    """
     ours_ms = int(CALL_LIMIT_S_MAX * 1000)
     short = [f"{name} = {settings[name]} ms" for name in TIMEOUTS if 0 < int(settings.get(name, 0)) < ours_ms]
     if not short:

@@ -20,7 +20,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Seen:
-    """The row that the statement `cluster` returns."""
+    """What the server shows of its cluster: the row that the statement `cluster` (sql/cluster.sql) returns."""
 
     senders: int
     slots: int
@@ -40,7 +40,10 @@ class Seen:
 
 
 def failover(seen: Seen) -> Condition:
-    """A cluster in which no protection can be seen is a warning, whose text lists protections that cannot be seen."""
+    """Return the finding about failovers: a warning if there is a cluster, but commits wait for no standby.
+
+    Other protections may exist that cannot be seen from inside the database; the text of the finding lists them.
+    """
     if seen.standbys.strip():
         words = f"commits wait for {seen.standbys!r} ({seen}). {UNSEEN}"
         return Condition(CHECK, State.OK, words)

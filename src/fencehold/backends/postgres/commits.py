@@ -1,10 +1,11 @@
-"""Checks what a commit has waited for.
+"""Checks, after a commit, whether it has waited for a standby as it must.
 
-A commit whose wait for a standby was cut short is no success, and a store may require a standby.
+If the wait was cut short, the data may be on one server only, and a failover may lose it: such a commit is reported as
+Uncertain, not as a success. A store may also require that there is a standby to wait for (`Replicated`).
 
 A wait ends early in two ways. If it is cancelled (pg_cancel_backend), the commit succeeds with a warning. If the server
-is set to wait for nobody (`synchronous_standby_names` becomes empty), it succeeds without a warning; so this is checked
-after the commit.
+is set to wait for nobody (`synchronous_standby_names` becomes empty), the commit succeeds without a warning; so the
+setting is read after the commit.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 class _Waits:
-    """Whether the wait of a commit on one connection was cut short; read once for each commit."""
+    """Remembers for one connection whether the wait of a commit was cut short, from the server's warnings.
+
+    `was_cut_short` returns the answer once and forgets it, so call it after each commit.
+    """
 
     def __init__(self) -> None:
         self._is_cut_short = False
@@ -63,27 +67,33 @@ _watched: WeakKeyDictionary[Connection, _Waits] = WeakKeyDictionary()
 
 
 def is_of_the_wait(source_file: str | None, words: str | None) -> bool:
-    """Whether a warning is about the wait: functions of the database raise warnings with the same code."""
+    """Whether a server's warning says that a commit's wait for a standby was cut short.
+
+    The code of the warning is not enough: functions in the database raise warnings with the same code.
+    """
     return source_file == WAITS_IN if source_file else bool(IN_ENGLISH.search(words or ""))
 
 
 def watch(connection: Connection) -> None:
-    """Notice from now on if a wait for a standby is cut short on this connection."""
+    """Listen from now on to the connection's warnings, so that a wait that was cut short is noticed. Safe to call again."""
     if connection not in _watched:
         _watched[connection] = waits = _Waits()
         connection.add_notice_handler(waits.hear)
 
 
 def must_have_waited(connection: Connection) -> None:
-    """Raise Uncertain if the last commit on a watched connection is on this server, but perhaps on no other."""
+    """Raise Uncertain (not_replicated) if the wait of the last commit on this connection was cut short.
+
+    The commit is then on this server, but perhaps on no standby. Only a connection given to `watch` before is checked.
+    """
     if _was_cut_short(connection):
         raise not_replicated(CUT_SHORT)
 
 
 def _was_cut_short(connection: Connection) -> bool:
-    """Whether the last commit's wait was cut short.
+    """Whether the wait of the last commit on this connection was cut short; reading the answer also clears it.
 
-    Read it after each commit, so that it does not count for the next.
+    Call it after each commit, so that the answer does not count for the next one.
     """
     waits = _watched.get(connection)
     return waits is not None and waits.was_cut_short()
@@ -98,15 +108,15 @@ def not_replicated(why: str) -> Uncertain:
 
 
 class Commits:
-    """Requires nothing beyond what each statement itself requires.
+    """The usual rule for commits: no standby is required; only a grant whose wait for a standby was cut short is Uncertain.
 
-    But a grant whose wait for a standby was cut short is no grant: it raises Uncertain.
+    A grant gives a holder an epoch or a token, which a failover must not lose. `Replicated` is the strict rule.
     """
 
     sync_commit = ""
 
     async def settle(self, connection: psycopg.AsyncConnection[Any], statements: Statements, is_pooled: bool) -> None:
-        """Prepare a new connection of a session, once."""
+        """Prepare a new connection of a session, once. `is_pooled`: a pooler is between this process and the server."""
         watch(connection)
 
     async def run(
@@ -117,37 +127,44 @@ class Commits:
         is_pooled: bool,
         work: Callable[[], Awaitable[T]],
     ) -> T:
-        """Return the result of `work`, which commits by itself; Uncertain if the commit is not where it must be."""
+        """Return the result of `work`, which runs the statement `name` and commits by itself.
+
+        Raises Uncertain (not_replicated) if the commit may be on one server only, although this rule requires more.
+        """
         result = await work()
         if _was_cut_short(connection) and name in GRANTS:
             raise not_replicated(CUT_SHORT)
         return result
 
     def fenced(self, standbys: str) -> None:
-        """Raise Unavailable if a transaction must not go on. `standbys`: those that the server waits for."""
+        """Raise Unavailable (no_standby) if a fenced transaction must not go on. `standbys`: the server's own setting.
+
+        The setting names the standbys that commits wait for; it is empty if they wait for none.
+        """
 
     def watch(self, connection: Connection) -> None:
-        """Called with each new connection for fenced transactions."""
+        """Prepare a new connection of ours for fenced transactions. Called once for each."""
 
     def watch_caller(self, connection: Connection) -> None:
-        """Called with a connection of the caller's, who commits there."""
+        """Prepare a caller's connection, on which the caller itself commits. Called for each fence on it."""
 
     async def committed(self, connection: psycopg.AsyncConnection[Any], statements: Statements) -> None:
-        """Called after a commit. Raises Uncertain if the commit is not where it must be.
+        """Check the commit that was just made on `connection`; no transaction is open before or after this call.
 
-        No transaction is open before or after.
+        Raises Uncertain (not_replicated) if the commit may be on one server only, although this rule requires more.
         """
 
     def committed_sync(self, connection: psycopg.Connection[Any], statements: Statements) -> None:
-        """As `committed`, without an event loop."""
+        """Check the commit as `committed` does, in the calling thread."""
 
 
 class Replicated(Commits):
-    """Every commit of the store's own waits for a standby, and one whose wait was cancelled is Uncertain.
+    """The strict rule for commits, for a store opened with `durable=`: every commit of the store's own waits for a standby.
 
-    After grants, fenced commits and promises, but not after others, it also checks that the server waits at all.
-    Without a standby to wait for, nothing is granted or promised and no fenced transaction begins. If `durable` does
-    not refuse, all of them go on with a warning.
+    A commit whose wait was cut short raises Uncertain. After grants, fenced commits and promises (answers that a caller
+    relies on), and only after these, it also checks that the server is set to wait for a standby. If it is not, nothing
+    is granted or promised and no fenced transaction begins; with `durable.refuses` False all of these go on, and the
+    missing standby is reported as a fact.
     """
 
     def __init__(self, durable: Durable, facts: FactSink | None) -> None:
@@ -186,7 +203,10 @@ class Replicated(Commits):
         return result
 
     def saw(self, standbys: str) -> bool:
-        """Return whether there is a standby. If there is none any more, and that is no error, report it as a fact."""
+        """Remember whether the server waits for a standby, and return that: False if the text `standbys` is empty.
+
+        If the standby has gone since the last call, and `durable` allows to go on without one, that is reported as a fact.
+        """
         had, self._has_standby = self._has_standby, bool(standbys.strip())
         if had is not False and not self._has_standby and not self._refuses and self._facts is not None:
             StoreFacts(self._facts).store_not_replicated(detail=NO_STANDBY, hint=NO_STANDBY_HINT)
@@ -197,9 +217,9 @@ class Replicated(Commits):
             raise Unavailable(f"{NO_STANDBY}; nothing was changed.", hint=NO_STANDBY_HINT, code="no_standby")
 
     def opened(self, standbys: str, is_cluster: bool) -> None:
-        """Check at the first contact. Raises ConfigurationError without a standby, if one is required.
+        """Check at the first contact with the server that a standby is set, if one is required.
 
-        In a cluster it raises Unavailable instead: a standby may be about to connect.
+        Raises ConfigurationError without one; in a cluster Unavailable, because a standby may be about to connect.
         """
         try:
             self.fenced(standbys)
@@ -216,7 +236,10 @@ class Replicated(Commits):
         watch(connection)
 
     def watch_caller(self, connection: Connection) -> None:
-        """The commit and its answer are the caller's; if its wait was cut short, all that we can do is report it."""
+        """Report a fact if the wait of a commit on this connection is cut short.
+
+        The caller commits, and gets the server's answer, itself; so we cannot raise an error there.
+        """
         if connection not in self._callers and self._facts is not None:
             self._callers.add(connection)
             connection.add_notice_handler(self._tell_caller)
@@ -247,6 +270,9 @@ class Replicated(Commits):
     async def _standbys(
         self, connection: psycopg.AsyncConnection[Any], statements: Statements, *, is_local: bool
     ) -> str:
-        """Return the standbys that the server waits for. From now on commits on this connection wait too."""
+        """Return the names of the standbys that the server's commits wait for; empty if they wait for none.
+
+        The statement also sets that commits wait from now on: for this transaction if `is_local`, else for this session.
+        """
         standbys, *_ = await wire.row_of(connection, statements["replicated"], self.params(is_local))
         return str(standbys)

@@ -1,4 +1,4 @@
-"""Connections that would store other text than the library's own, or give text as bytes."""
+"""Guards against connections whose encoding would store another text than ours, or that give text as bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
 
 
 def must_keep_text(connection: object, values: Params) -> None:
-    """Raise ConfigurationError if the database would store these values as other text than from our own connections.
+    """Raise ConfigurationError (bad_encoding) if text sent on this connection would be stored with other characters.
 
-    If one side is SQL_ASCII nothing is converted: the bytes are kept as they are. psycopg sends UTF8 to such a client.
+    If the server or the client is set to SQL_ASCII, the server converts nothing and stores the bytes as they come.
+    psycopg sends UTF8 on a connection in SQL_ASCII, so this is safe only if both sides are UTF8 or SQL_ASCII. Without
+    `values`, and for other drivers, nothing is checked.
     """
     if not values or not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return
@@ -33,7 +35,10 @@ def must_keep_text(connection: object, values: Params) -> None:
 
 @contextmanager
 def text_must_fit() -> Iterator[None]:
-    """Raise ConfigurationError for the driver's own refusal of a character that the connection's encoding lacks."""
+    """Raise ConfigurationError (not_in_encoding) if, in the block, the driver cannot encode a character of a text.
+
+    That is a UnicodeEncodeError of psycopg: the connection's encoding has no such character. Nothing was sent.
+    """
     try:
         yield
     except UnicodeEncodeError as error:
@@ -45,5 +50,5 @@ def text_must_fit() -> Iterator[None]:
 
 
 def readable(rows: Rows) -> Rows:
-    """Return text as text: on a connection in SQL_ASCII psycopg gives bytes for it."""
+    """Return the rows with every bytes value decoded as UTF-8: on a connection in SQL_ASCII psycopg gives bytes for text."""
     return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]

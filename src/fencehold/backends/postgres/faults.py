@@ -1,4 +1,4 @@
-"""The one place that sorts psycopg's errors: executed, not executed, or unknown."""
+"""Turns psycopg's errors into ours, in this one place: was the statement executed, not executed, or is it unknown?"""
 
 from __future__ import annotations
 
@@ -70,16 +70,19 @@ _OUTAGES = (
 
 
 class GivenUp(psycopg.OperationalError):
-    """Replaces the driver's error after we have shut its socket down: that would blame the server for our own act."""
+    """The error after we have shut a connection's socket down because the time was over.
+
+    It replaces the driver's own error, which would say that the server closed the connection.
+    """
 
     def __init__(self, waited_s: float) -> None:
         super().__init__(f"the server did not answer within {waited_s:.1f} s, so the connection was given up")
 
 
 def of_connect(*errors: Exception, host_count: int = 1) -> FenceholdError:
-    """Return our error if none of the servers could be used; nothing was sent, so nothing was changed.
+    """Return our error for the errors of all attempts to connect; nothing was sent, so nothing was changed.
 
-    ConfigurationError (login_refused, no_such_database, ...) if every one of them refused for a reason that waiting
+    ConfigurationError (login_refused, no_such_database and others) if every server refused for a reason that waiting
     cannot change; else Unavailable. One host may have several errors: it has several addresses, or was tried again.
     """
     texts = texts_of(errors)
@@ -105,25 +108,34 @@ def _found(text: str, table: tuple[tuple[re.Pattern[str], str, str], ...]) -> tu
 
 
 def text_of(error: Exception) -> str:
-    """Return the error's message on one line, without secrets, and never empty."""
+    """Return the error's message on one line, without secrets; the name of its class if there is no message."""
     return redact(" ".join(str(error).split())).rstrip(".") or type(error).__name__
 
 
 def texts_of(errors: Sequence[Exception]) -> list[str]:
-    """Return each message once. For a server that takes no writes, add what libpq omits: that it may be a standby."""
+    """Return the message of each error, equal messages once.
+
+    libpq only says "session is read-only"; here the message adds that the server may be a standby.
+    """
     texts = (text_of(error).replace("session is read-only", STANDBY) for error in errors)
     return list(dict.fromkeys(texts))
 
 
 def of_statement(error: psycopg.Error) -> FenceholdError:
-    """Return our error for the server's answer, or the lack of one, to a statement that was sent."""
+    """Return our error for psycopg's error of a statement that was sent.
+
+    ConfigurationError for a mistake, Unavailable if the statement was not executed, Uncertain if no answer came.
+    """
     text = text_of(error)
     found = _mistake(error, text) or _refused_login(error, text) or _not_executed(error, text)
     return found or _unknown(error, text)
 
 
 def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
-    """As `of_statement`, in a fenced transaction: the limit of its statements is fencehold's own, not the role's."""
+    """Return our error as `of_statement` does, for a statement of a fenced transaction, whose time limit was `limit_s`.
+
+    The hint about a timeout names this limit, which the fence had set, and not a limit of the role.
+    """
     fault = of_statement(error)
     if fault.hint == TIMEOUT_HINT:
         fault.hint = OWN_LIMIT_HINT.format(limit_s)
@@ -131,7 +143,7 @@ def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
 
 
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
-    """Return our error for a mistake, which waiting cannot change."""
+    """Return our error for a mistake, which waiting cannot change: a missing table or right, a bad text; None for others."""
     if isinstance(error, pg.InvalidSchemaName):
         return _no_schema(text)
     if isinstance(error, pg.UndefinedTable):
@@ -150,7 +162,7 @@ def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
 
 
 def _said(text: str) -> str:
-    """Return the message without the line and the caret that libpq adds: the statement is ours, and of no interest."""
+    """Return the message without the statement that the server quotes after " LINE ": the user did not write it."""
     return text.partition(" LINE ")[0].rstrip(".")
 
 
@@ -160,14 +172,17 @@ def no_usable_schema() -> ConfigurationError:
 
 
 def unmakeable(schema: str, init_option: str) -> ConfigurationError:
-    """Return the error for tables that do not exist, if `init` by this role would be refused with this message."""
+    """Return the error for missing tables that `init` by this role could not make either.
+
+    Its message is the one with which PostgreSQL would refuse `init`: permission denied for the schema.
+    """
     hint = OWNER_HINT.format(option=init_option)
     message = f"PostgreSQL refused: permission denied for schema {schema}."
     return ConfigurationError(message, hint=hint, code="no_permission")
 
 
 def _no_schema(text: str) -> ConfigurationError:
-    """Return the error for tables that cannot be made: the schema does not exist, or this role may not use any."""
+    """Return the error for tables that cannot be made: the schema does not exist, or this role may use no schema."""
     if "no schema has been selected" in text:
         return no_usable_schema()
     hint = "Create it first (CREATE SCHEMA), or correct the name of the table."
@@ -175,7 +190,10 @@ def _no_schema(text: str) -> ConfigurationError:
 
 
 def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
-    """A pooler logs in to the server only at the first statement, and passes the refusal on."""
+    """Return our error if the server refused the login or has no such database; None for other errors.
+
+    A statement can get this error behind a pooler, which logs in to the server only at the first statement.
+    """
     if (error.sqlstate or "")[:2] == "28":
         return ConfigurationError(f"PostgreSQL refused the login: {text}.", hint=LOGIN_HINT, code="login_refused")
     if isinstance(error, pg.InvalidCatalogName):
@@ -205,9 +223,9 @@ def _unknown(error: psycopg.Error, text: str) -> FenceholdError:
 
 
 def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
-    """Return the error for a refused write (25006) on a connection that took writes before.
+    """Return the error for a write that was refused because the server takes no writes (25006); nothing was executed.
 
-    Nothing was executed, and another server may take writes.
+    `is_standby`: the server at `where` has become a standby, so the caller looks for the primary on other hosts.
     """
     if not is_standby:
         return Unavailable(f"This session takes no writes: {said}.", hint=READ_ONLY_HINT, code="read_only")
@@ -219,20 +237,26 @@ def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
 
 
 def denied(error: psycopg.Error, rights: Sequence[str]) -> FenceholdError:
-    """Return our error for a missing right, naming the missing `rights`: the server itself names only the table."""
+    """Return our error for a missing right. The message lists `rights`; the server itself names only the table."""
     if not rights:
         return of_statement(error)
     return no_permission(f"PostgreSQL refused: {text_of(error)}; this user lacks {', '.join(rights)}.")
 
 
 def locked(error: psycopg.Error) -> Unavailable:
-    """Return the error for a table that another session keeps locked as a whole; single locked rows are skipped."""
+    """Return Unavailable (busy): another session keeps the table locked as a whole.
+
+    Locked single rows do not cause this error, because our statements skip them.
+    """
     hint = "Find the session that has it (pg_locks), and end its transaction."
     return Unavailable(f"The table is locked by another session: {text_of(error)}.", hint=hint, code="busy")
 
 
 def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
-    """As `of_statement`, while tables are made, which needs other rights than daily use."""
+    """Return our error as `of_statement` does, for an error while tables are made.
+
+    The hint about a missing right then names the rights of an owner, which daily use does not need.
+    """
     fault = of_statement(error)
     if fault.code == "no_permission" and fault.hint != SCHEMA_HINT:
         fault.hint = OWNER_HINT.format(option=init_option)
@@ -240,19 +264,26 @@ def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
 
 
 def is_elsewhere(error: psycopg.Error) -> bool:
-    """Whether the server takes no writes (any more): nothing was executed, and the connection is useless."""
+    """Whether the server refused because it takes no writes, for example after a failover.
+
+    Nothing was executed; another server may take writes, so this connection is of no use any more.
+    """
     return isinstance(error, pg.ReadOnlySqlTransaction)
 
 
 def is_unread(error: psycopg.Error) -> bool:
-    """Whether the server answered that its timeline cannot be read: no such function, no right to it, no such log."""
+    """Whether the server answered that its timeline cannot be read: no such function, no right to it, no such log.
+
+    False means that no such answer came, because the connection was lost or the statement was cancelled.
+    """
     return error.sqlstate is not None and error.sqlstate[:2] not in ("08", "53", "57")
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
-    """Whether the session is gone, and its answer with it.
+    """Whether the connection is lost, so that no answer to the statement can come any more.
 
-    Without a SQLSTATE only these classes mean that: a mistake in the statement itself has no SQLSTATE either.
+    An error without a SQLSTATE counts only if it is an OperationalError or InterfaceError: a mistake in the statement
+    that the driver itself finds has no SQLSTATE either.
     """
     if error.sqlstate is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))

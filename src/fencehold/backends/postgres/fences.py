@@ -1,4 +1,4 @@
-"""The fence on PostgreSQL: FOR KEY SHARE on the lease row inside the caller's transaction."""
+"""The fence on PostgreSQL: a lock (FOR KEY SHARE) on the lease row inside the transaction that it protects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ T = TypeVar("T")
 
 
 class PostgresTransaction:
-    """A fenced transaction. `connection` is psycopg's own; `execute` also refuses once the term is over."""
+    """A fenced transaction that is open. `connection` is psycopg's own.
+
+    `execute` raises LeaseLost once the term is over; a statement on `connection` itself is not checked.
+    """
 
     def __init__(self, connection: wire.Connection, term: FencedTerm) -> None:
         self.connection = connection
@@ -49,7 +52,7 @@ class PostgresTransaction:
 
     @property
     def limit_s(self) -> float:
-        """The limit that the fence sets for each statement and each pause of this transaction."""
+        """The seconds that the server allows for each statement, and for each pause, of this transaction: half of the lease."""
         return int(callers.limit_ms(self._term.key)) / 1000
 
     async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
@@ -73,7 +76,7 @@ class PostgresTransaction:
 
 
 class PostgresFences:
-    """`transaction` uses connections of its own, in the caller's loop; `fence` and `guard` use the caller's."""
+    """Makes fences: `transaction` opens a connection of ours; `fence` and `guard` serve a connection of the caller's."""
 
     def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
         self._info = info
@@ -108,9 +111,10 @@ class PostgresFences:
         )
 
     async def _begin(self, term: FencedTerm) -> PostgresTransaction:
-        """Return a transaction that is open and fenced.
+        """Return a transaction that is open and fenced. Raises LeaseLost if the store refuses the fence.
 
-        A connection kept from before may have died unnoticed; it is replaced, because nothing was written on it.
+        A connection kept from an earlier transaction may have died unnoticed. It is then replaced by another one, which is
+        safe because nothing was written yet.
         """
         while True:
             connection, was_kept = await self._checkout(term)
@@ -149,7 +153,10 @@ class PostgresFences:
         await self._committed(tx, term.remaining_s)
 
     async def _committed(self, tx: PostgresTransaction, remaining_s: RemainingS) -> None:
-        """Raise Uncertain if the commit may not be where it must be, also if the server does not answer this check."""
+        """Check after the commit that it is on a standby too, if the store requires that.
+
+        Raises Uncertain (not_replicated) if it may not be, also if the server does not answer this check.
+        """
         asked = self._commits.committed(tx.connection, self._statements)
         try:
             await wire.bounded(tx.connection, asked, remaining_s)
@@ -157,9 +164,9 @@ class PostgresFences:
             raise not_replicated("the server did not say for which standby it waited") from None
 
     async def _still_fenced(self, tx: PostgresTransaction) -> None:
-        """Raise ConfigurationError (fence_gone) if it is not the same transaction any more.
+        """Raise ConfigurationError (fence_gone) if another transaction is open now than the one that was fenced.
 
-        On `tx.connection` a caller may have ended it and begun another.
+        A caller can end the transaction and begin another through `tx.connection`.
         """
         if await tx.run(wire.row_of(tx.connection, self._statements["fence_kept"])) != (tx.mark,):
             raise fence_gone(GONE_HINT)
@@ -174,7 +181,10 @@ class PostgresFences:
         return True
 
     async def _checkout(self, term: FencedTerm) -> tuple[wire.Connection, bool]:
-        """Return a connection, and whether an earlier transaction had used it. Raises LeaseLost if the term is over."""
+        """Return a connection of this event loop, and whether an earlier transaction had used it.
+
+        Raises LeaseLost if the term is over.
+        """
         term.check()
         loop = asyncio.get_running_loop()
         for index, (home, connection) in enumerate(self._idle):

@@ -1,8 +1,9 @@
-"""The servers that one URL names, as single addresses to try: the one that answered last comes first.
+"""The servers that one URL names, as single addresses in the order to try them.
 
 libpq and psycopg try the hosts of a URL in order and give each of them the whole `connect_timeout`. A host that is
 switched off answers nothing at all, so a limit on the whole attempt is over before the second host is tried. Callers
-that connect therefore split the URL here and divide the limit among the addresses.
+that connect therefore split the URL here and divide the limit among the addresses. A place (`Place`) is one of these
+servers: its host, its port and its address. The place that answered last is tried first.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _silent: dict[str, set[Place]] = {}
 
 
 def places(info: str) -> list[Place]:
-    """Return the hosts that a connection string lists. Raises ValueError unless each has its port and address.
+    """Return the places that a connection string lists: host, port and address of each server.
 
-    A single port counts for all hosts, and what is missing is taken from the environment, both as in libpq.
+    A single port counts for all hosts, and what is missing is taken from the environment, as in libpq. Raises
+    ValueError if the numbers of hosts, ports and addresses do not fit together.
     """
     given = conninfo_to_dict(info)
     hosts, ports, addresses = (_value(given, key).split(",") for key in KEYS)
@@ -45,7 +47,10 @@ def places(info: str) -> list[Place]:
 
 
 async def addresses(place: Place) -> list[Place]:
-    """Return the place once for each address of its host. Raises OSError if the name cannot be resolved."""
+    """Return one place for each address that the name of the host resolves to.
+
+    A place without a name (an address or a local socket) is returned alone. Raises OSError if the name is not resolved.
+    """
     if not _is_name(place):
         return [place]
     host, port, _ = place
@@ -57,7 +62,7 @@ async def addresses(place: Place) -> list[Place]:
 
 
 def addresses_sync(place: Place) -> list[Place]:
-    """As `addresses`, in the calling thread, which the system's own resolver may block."""
+    """Return what `addresses` returns, by the system's own resolver; it may block the calling thread."""
     if not _is_name(place):
         return [place]
     host, port, _ = place
@@ -69,9 +74,10 @@ def addresses_sync(place: Place) -> list[Place]:
 
 
 def in_order(info: str, found: Iterable[Place]) -> list[Place]:
-    """Return the places in the order to try them: as given, except that silent ones come last.
+    """Return the places in the order to try them.
 
-    Before the others come the one that answered last, and then the other addresses of its host.
+    First the place that answered last, then the other addresses of its host, then the others in the order given; last
+    come the places that did not answer when they were last tried.
     """
     last, silent = _answered_last.get(info, ()), _silent.get(info, set())
     return sorted(found, key=lambda place: (place in silent, (place != last) + (place[:2] != last[:2])))
@@ -85,35 +91,35 @@ def at(info: str, place: Place) -> str:
 
 
 def answered(info: str, place: Place) -> None:
-    """Remember that a usable server is at this place: it is tried first next time."""
+    """Remember that a usable server is at this place, so that it is tried first next time."""
     spoke(info, place)
     if len(_answered_last) < REMEMBERED_MAX or info in _answered_last:
         _answered_last[info] = place
 
 
 def spoke(info: str, place: Place) -> None:
-    """Record that a server answered at this place, whatever it answered."""
+    """Remember that something answered at this place, even if it refused: the place no longer counts as silent."""
     _silent.get(info, set()).discard(place)
 
 
 def said_nothing(info: str, place: Place) -> None:
-    """Remember that this place did not answer in its time: it is tried last, until it answers."""
+    """Remember that this place did not answer in time, so that it is tried last until it answers."""
     if len(_silent) < REMEMBERED_MAX or info in _silent:
         _silent.setdefault(info, set()).add(place)
 
 
 def head_start_s(limit_s: float, count: int) -> float:
-    """How long one of several addresses is tried alone: its share of the limit, at most libpq's own minimum."""
+    """Return how many seconds one of `count` addresses is tried before the next is tried too: its share, at most 2 s."""
     return min(HEAD_START_S, limit_s / max(1, count))
 
 
 def share_s(limit_s: float, count: int) -> int:
-    """The `connect_timeout` of one of several addresses that are tried one after the other."""
+    """Return the `connect_timeout` for one of `count` addresses that are tried one after the other: at least 2 s."""
     return max(CONNECT_TIMEOUT_S_MIN, math.ceil(limit_s / count))
 
 
 def named(info: str) -> str:
-    """The hosts and ports for a message."""
+    """Return the hosts and ports of the connection string as text for a message."""
     return ", ".join(f"{host or address or 'the local socket'}:{port or 5432}" for host, port, address in places(info))
 
 
@@ -123,7 +129,10 @@ def _value(given: Mapping[str, Any], key: str) -> str:
 
 
 def _of_service(given: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the named service's section; empty if there is none, or no readable file (libpq then reports it)."""
+    """Return the settings of the service that the connection string or the environment names, from libpq's service file.
+
+    Empty if no service is named, or if no readable file has it; libpq then reports that itself.
+    """
     name = str(given.get("service") or os.environ.get("PGSERVICE") or "")
     if not name:
         return {}

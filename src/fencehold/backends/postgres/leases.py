@@ -1,4 +1,4 @@
-"""Named leases on PostgreSQL: binds parameters, runs statements and maps rows. The rules are in the .sql files."""
+"""Named leases on PostgreSQL: sets parameters, runs statements, turns rows into leases. The rules are in the .sql files."""
 
 from __future__ import annotations
 

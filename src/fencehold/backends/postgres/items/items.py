@@ -1,4 +1,4 @@
-"""Items on PostgreSQL: what its statements do in another way than SQL Server's. The rules are in sql/items/."""
+"""Items on PostgreSQL: the verbs that differ from those of other databases (sql/items.py). The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ class PostgresItemPort(SqlItemPort):
     dialect = ItemDialect(instant, text_array, keys, stretch)
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
-        """Put the item, or refuse it. A refused put reads the item again; if it is free by then, the put is repeated.
+        """Put the item. Return the stored item, or a refusal if another holder has a live lease on it.
 
-        Raises Unavailable (busy) if that does not end within the limit.
+        After a refused put the item is read again; if it is free by then, the put is repeated. Raises Unavailable (busy) if
+        there is no result within the limit.
         """
         params = {"id": item.id, "state": item.state, "document": item.document_json, "holder": item.holder_id}
         left_s = fixed(limit_s)
@@ -62,9 +63,10 @@ class PostgresItemPort(SqlItemPort):
         raise busy()
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Renew the leases that are ours.
+        """Renew the leases; return the new end of each lease that was renewed. A key that was not renewed is left out.
 
-        Repeats, for half of the limit, for those that are still ours and whose rows another session only had locked.
+        The statement skips a row that another session has locked. If such a lease is still the holder's, the renewal is
+        repeated, for at most half of the limit.
         """
         left_s = fixed(limit_s)
         renewed: dict[ItemKey, dt.datetime] = {}
@@ -96,13 +98,16 @@ class PostgresItemPort(SqlItemPort):
         return refused
 
     async def _wait(self, name: str, params: Params, limit_s: float) -> Rows:
-        """Run a statement that may wait for a row. The server itself ends the wait, so its outcome is known."""
+        """Return the rows of a statement that may wait for a locked row, for at most 40 % of the limit.
+
+        The server itself ends the wait, so it is known that the statement was not executed.
+        """
         patience = f"{max(1, int(limit_s * 1000 * PATIENCE_PART))}ms"
         return await self._run(name, {**params, "patience": patience}, limit_s)
 
 
 class PostgresItems:
-    """The items of one kind in one event loop: one connection for everything, opened when first needed."""
+    """The items of one kind in one event loop. They share one connection, which is opened when it is first needed."""
 
     def __init__(self, info: str, package: str, table: str, kind: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, ITEMS)
