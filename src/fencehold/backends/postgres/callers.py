@@ -104,7 +104,10 @@ class Asyncpg(CallersAsyncConnection):
 
     @property
     def in_savepoint(self) -> bool:
-        """Always True: asyncpg does not report whether a savepoint is open, to which a caller could roll back and then commit."""
+        """Always True, to be safe: asyncpg does not report whether a savepoint is open.
+
+        From an open savepoint a caller could go on and commit after an error.
+        """
         return True
 
     async def run(self, name: str, params: Params) -> Rows:
@@ -143,14 +146,14 @@ class PostgresDialect(Dialect):
     def poison(self, connection: CallersConnection) -> Steps[None]:
         """Make the caller's whole transaction unable to commit.
 
-        If a savepoint may be open, or the transaction cannot be made to fail, the connection is ended instead: to make the
-        transaction fail would also end the savepoint, and the caller's library would raise an error about that.
+        If a savepoint may be open, or the transaction cannot be made to fail, the connection is ended instead: to make
+        the transaction fail would also end the savepoint, and the caller's library would raise an error about that.
         """
         if connection.in_savepoint or not (yield from self._made_to_fail(connection)):
             yield End.CLOSE
 
     def _made_to_fail(self, connection: CallersConnection) -> Steps[bool]:
-        """Make the whole transaction fail, with every savepoint in it. Return False if it may still be able to commit."""
+        """Make the whole transaction fail, with every savepoint in it. False: it may still be able to commit."""
         try:
             yield from self.run(connection, "leave_savepoints")
             yield from self.run(connection, "poison")
@@ -205,10 +208,11 @@ class PostgresFence(CallersFence):
         return refusal(key, (yield from self.dialect.run(connection, "isolation")))
 
     def failure(self, error: BaseException, key: TermKey) -> BaseException | None:
-        """Return the error to raise instead of `error`, which the fence's statements raised; None if it may be raised as it is.
+        """Return the error to raise for `error`, which a statement of the fence raised; None: raise `error` itself.
 
-        With any error but None the transaction must be made to fail. An error of psycopg becomes one of ours; an error of
-        SQLAlchemy or of another driver is returned unchanged, unless it says that our tables are not there (wrong_store).
+        With any result but None the transaction must also be made to fail. An error of psycopg becomes one of ours; an
+        error of SQLAlchemy or of another driver is returned unchanged, unless it says that our tables are not there
+        (wrong_store).
         """
         if not isinstance(error, Exception) or (isinstance(error, FenceholdError) and error.code not in MUST_FAIL):
             return None

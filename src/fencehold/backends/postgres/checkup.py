@@ -119,7 +119,7 @@ def encoding(name: str) -> Condition:
 
 
 def timeline(found: str | None) -> Condition:
-    """Return the finding about the timeline, the number by which epochs are told apart after a failover; it is always OK.
+    """Return the finding about the timeline, the server's number that changes with a failover; it is always OK.
 
     `found`: the number in hexadecimal, as in the names of the server's log files; None on a standby.
     """

@@ -75,7 +75,10 @@ def is_of_the_wait(source_file: str | None, words: str | None) -> bool:
 
 
 def watch(connection: Connection) -> None:
-    """Listen from now on to the connection's warnings, so that a wait that was cut short is noticed. Safe to call again."""
+    """Listen from now on to the connection's warnings, so that a wait that was cut short is noticed.
+
+    A second call for the same connection does nothing.
+    """
     if connection not in _watched:
         _watched[connection] = waits = _Waits()
         connection.add_notice_handler(waits.hear)
@@ -108,9 +111,10 @@ def not_replicated(why: str) -> Uncertain:
 
 
 class Commits:
-    """The usual rule for commits: no standby is required; only a grant whose wait for a standby was cut short is Uncertain.
+    """The usual rule for commits: no standby is required, but a grant whose wait for a standby was cut short fails.
 
-    A grant gives a holder an epoch or a token, which a failover must not lose. `Replicated` is the strict rule.
+    It then raises Uncertain. A grant gives a holder an epoch or a token, which a failover must not lose. `Replicated`
+    is the strict rule.
     """
 
     sync_commit = ""
@@ -159,11 +163,11 @@ class Commits:
 
 
 class Replicated(Commits):
-    """The strict rule for commits, for a store opened with `durable=`: every commit of the store's own waits for a standby.
+    """The strict rule for commits, for a store opened with `durable=`: every commit of the store waits for a standby.
 
     A commit whose wait was cut short raises Uncertain. After grants, fenced commits and promises (answers that a caller
     relies on), and only after these, it also checks that the server is set to wait for a standby. If it is not, nothing
-    is granted or promised and no fenced transaction begins; with `durable.refuses` False all of these go on, and the
+    is granted or promised and no fenced transaction begins; if `durable.refuses` is False, all of these go on, and the
     missing standby is reported as a fact.
     """
 
@@ -205,7 +209,8 @@ class Replicated(Commits):
     def saw(self, standbys: str) -> bool:
         """Remember whether the server waits for a standby, and return that: False if the text `standbys` is empty.
 
-        If the standby has gone since the last call, and `durable` allows to go on without one, that is reported as a fact.
+        If the standby has gone since the last call, and `durable` allows to go on without one, that is reported as a
+        fact of the store.
         """
         had, self._has_standby = self._has_standby, bool(standbys.strip())
         if had is not False and not self._has_standby and not self._refuses and self._facts is not None:
@@ -272,7 +277,8 @@ class Replicated(Commits):
     ) -> str:
         """Return the names of the standbys that the server's commits wait for; empty if they wait for none.
 
-        The statement also sets that commits wait from now on: for this transaction if `is_local`, else for this session.
+        The statement also sets that commits wait from now on: for this transaction only if `is_local`, else for the
+        whole session.
         """
         standbys, *_ = await wire.row_of(connection, statements["replicated"], self.params(is_local))
         return str(standbys)

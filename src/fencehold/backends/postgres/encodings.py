@@ -50,5 +50,8 @@ def text_must_fit() -> Iterator[None]:
 
 
 def readable(rows: Rows) -> Rows:
-    """Return the rows with every bytes value decoded as UTF-8: on a connection in SQL_ASCII psycopg gives bytes for text."""
+    """Return the rows with every bytes value decoded as UTF-8.
+
+    On a connection in SQL_ASCII psycopg gives bytes for text.
+    """
     return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]

@@ -143,7 +143,7 @@ def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
 
 
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
-    """Return our error for a mistake, which waiting cannot change: a missing table or right, a bad text; None for others."""
+    """Return our error for a mistake, which waiting cannot change, such as a missing table; None for other errors."""
     if isinstance(error, pg.InvalidSchemaName):
         return _no_schema(text)
     if isinstance(error, pg.UndefinedTable):

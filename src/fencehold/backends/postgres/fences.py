@@ -52,7 +52,7 @@ class PostgresTransaction:
 
     @property
     def limit_s(self) -> float:
-        """The seconds that the server allows for each statement, and for each pause, of this transaction: half of the lease."""
+        """Half of the lease, in seconds: the server's limit for each statement and each pause of this transaction."""
         return int(callers.limit_ms(self._term.key)) / 1000
 
     async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
@@ -76,7 +76,7 @@ class PostgresTransaction:
 
 
 class PostgresFences:
-    """Makes fences: `transaction` opens a connection of ours; `fence` and `guard` serve a connection of the caller's."""
+    """Makes fences: `transaction` uses a connection of ours; `fence` and `guard` serve a connection of the caller's."""
 
     def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
         self._info = info
@@ -113,8 +113,8 @@ class PostgresFences:
     async def _begin(self, term: FencedTerm) -> PostgresTransaction:
         """Return a transaction that is open and fenced. Raises LeaseLost if the store refuses the fence.
 
-        A connection kept from an earlier transaction may have died unnoticed. It is then replaced by another one, which is
-        safe because nothing was written yet.
+        A connection kept from an earlier transaction may have died unnoticed. It is then replaced by another one, which
+        is safe because nothing was written yet.
         """
         while True:
             connection, was_kept = await self._checkout(term)

@@ -109,7 +109,7 @@ def said_nothing(info: str, place: Place) -> None:
 
 
 def head_start_s(limit_s: float, count: int) -> float:
-    """Return how many seconds one of `count` addresses is tried before the next is tried too: its share, at most 2 s."""
+    """Return how many seconds one of `count` addresses is tried before the next one is tried too: at most 2 s."""
     return min(HEAD_START_S, limit_s / max(1, count))
 
 
@@ -129,9 +129,10 @@ def _value(given: Mapping[str, Any], key: str) -> str:
 
 
 def _of_service(given: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the settings of the service that the connection string or the environment names, from libpq's service file.
+    """Return the settings of the service that is named, from libpq's service file, as a mapping from key to value.
 
-    Empty if no service is named, or if no readable file has it; libpq then reports that itself.
+    The connection string or the environment names the service. Empty if none is named, or if no readable file has it;
+    libpq then reports that itself.
     """
     name = str(given.get("service") or os.environ.get("PGSERVICE") or "")
     if not name:

@@ -1,4 +1,7 @@
-"""Named leases on PostgreSQL: sets parameters, runs statements, turns rows into leases. The rules are in the .sql files."""
+"""Named leases on PostgreSQL: sets parameters, runs statements and turns rows into leases.
+
+The rules are in the .sql files.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A pool for statements of a service's own that are committed one by one.
+"""A pool of connections for statements of a service's own, each of which is committed by itself.
 
-Not psycopg's own pool: every call here ends within its limit even if the peer is dead; a wait for psycopg does not.
+psycopg's own pool is not used: a wait for psycopg has no end if the server is dead, but here each call ends within its
+limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from fencehold.ports.time_limit import fixed
 
 
 class Pool:
-    """A connection that had an error is dropped; one that died while idle is replaced, and the statement repeated."""
+    """Up to `size` connections, each used for one statement at a time.
+
+    A connection that broke, or whose server takes no writes any more, is dropped. If it had been idle before, a
+    statement that may be repeated runs again on another connection.
+    """
 
     def __init__(self, info: str, statements: OwnStatements, size: int, commits: Commits) -> None:
         self._info = info
@@ -94,13 +99,17 @@ class Pool:
         return await self._commits.run(connection, self._statements, self._kind(statement), is_pooled, fetch)
 
     def _kind(self, statement: Statement) -> str:
-        """Return the name by which `Commits` treats the statement: a promise's, or its own, which has no rule."""
+        """Return the name that tells `Commits` which rule the statement falls under.
+
+        For a promise (an answer that the service relies on) PROMISED, or PROMISED_BEFORE if the statement only reads;
+        else the statement's own name, for which there is no rule.
+        """
         if not statement.is_promise:
             return statement.name
         return PROMISED_BEFORE if self._statements.reads(statement.name) else PROMISED
 
     async def _settled(self, connection: wire.Connection) -> bool:
-        """Set up a new connection. Returns whether its session is ours alone (no pooler in between)."""
+        """Set up a new connection. Return True if its server session is ours alone, False behind a pooler."""
         is_own = await session_limits.lifted(connection, self._statements)
         await self._commits.settle(connection, self._statements, not is_own)
         return is_own
@@ -118,7 +127,10 @@ class Pool:
 
 
 async def rows_of(cursor: psycopg.AsyncCursor[tuple[object, ...]]) -> list[Row]:
-    """Return all rows; their times are converted only if the session is in another time zone."""
+    """Return all rows of the cursor as dicts; empty if the statement returns none.
+
+    Times are in UTC: they are converted only if the session is in another time zone.
+    """
     if cursor.description is None:
         return []
     is_utc = cursor.connection.info.timezone is dt.UTC

@@ -1,4 +1,4 @@
-"""Tables of a service's own on PostgreSQL: a pool for single statements, a connection for long readings."""
+"""Tables of a service's own on PostgreSQL: a pool of connections for statements, one connection for each reader."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PostgresOwnTables(OwnTablesBase):
 
 
 class PlannedByName(PlannedSession):
-    """A PlannedSession whose rows are dicts."""
+    """A PlannedSession that returns each row as a dict, by the names of its columns."""
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> list[Any]:
         async with self._planned(connection):

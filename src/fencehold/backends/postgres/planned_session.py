@@ -1,4 +1,4 @@
-"""A connection whose query plans do not depend on statistics.
+"""A session whose query plans do not depend on the table's statistics.
 
 After a bulk load the statistics are wrong, and a statement that takes a few rows would read the whole table.
 """
@@ -29,7 +29,11 @@ class PlannedSession(Session):
             return await cursor.fetchall()  # every statement of this session returns rows
 
     def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
-        """Behind a pooler settings last for one transaction only, so each statement sets them again."""
+        """Return the context in which a statement runs, so that the settings for its plan hold.
+
+        Behind a pooler settings last for one transaction only, so the context is a transaction that sets them first;
+        else the session has them already, and the context does nothing.
+        """
         if not self.is_pooled:
             return _AS_IT_IS
         return self._with_plans(connection)

@@ -1,8 +1,8 @@
-"""Migrations on PostgreSQL: all steps in one transaction, under an advisory lock that ends with it.
+"""Migrations on PostgreSQL: all steps run in one transaction, under an advisory lock that ends with it.
 
-A statement that changes a table waits for every open transaction that uses it, and later requests queue behind that
-wait, renewals of leases among them. So waits for a lock are short: the transaction is rolled back, and tried again
-after a pause.
+A statement that changes a table waits for every open transaction that uses the table, and later requests, such as
+renewals of leases, wait behind it. So a wait for a lock is kept short: when it is over, the transaction is rolled back
+and tried again after a pause.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PostgresSchema:
         return found
 
     def _unmakeable(self) -> Steps[ConfigurationError | None]:
-        """Return why this role cannot make tables that do not exist; None if it can."""
+        """Return the error that says why this role cannot make missing tables; None if it can make them."""
         table = self._statements.table
         rights = yield Run("schema_rights", {"table": table})
         if not rights:
@@ -97,7 +97,7 @@ class PostgresSchema:
         return [right for (right,) in rows]
 
     def script(self) -> str:
-        """Safe to repeat: a step that is recorded is left out."""
+        """Return the SQL that makes the tables, for psql. It may be run again: a step that is recorded is skipped."""
         limit = f"SET LOCAL lock_timeout = '{LOCK_WAIT_S_MAX:.0f}s'; -- if it is over, run the script again\n"
         return f"BEGIN;\n{limit}{self._statements.script(once=_once)}\nCOMMIT;\n"
 
@@ -130,7 +130,7 @@ class PostgresSchema:
         return steps <= (yield from self._tables.applied()) and not (yield from self._tables.missing())
 
     async def _in_use(self, connection: wire.Connection) -> str:
-        """Return in words which sessions use the table; empty if none can be seen any more."""
+        """Return in words which sessions use the table, for a message; empty if no session uses it any more."""
         cursor = await connection.execute(self._statements["in_use"], {"table": self._statements.table})
         rows = await cursor.fetchall()
         await connection.rollback()
@@ -139,12 +139,15 @@ class PostgresSchema:
 
 
 def _session(pid: int, user: str, program: str, state: str, open_s: float | None) -> str:
-    """Describe the session as far as known: a user may see neither state nor age of another role's transaction."""
+    """Return a description of one server session for a message, as far as it is known.
+
+    A user may see neither the state nor the age of another role's transaction.
+    """
     who = ", ".join(filter(None, (user, program, state)))
     since = f"; transaction open for {open_s:.1f} s" if open_s is not None else ""
     return f"session {pid} ({who}{since})"
 
 
 def _once(recorded: str, sql: str) -> str:
-    """Return `sql` as one statement of a script, which does nothing if `recorded` is true."""
+    """Return the step `sql` as one statement that does nothing if the SQL condition `recorded` is true."""
     return f"DO $fencehold$ BEGIN IF NOT {recorded} THEN\n{sql}END IF; END $fencehold$;\n"

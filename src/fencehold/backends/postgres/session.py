@@ -1,4 +1,4 @@
-"""The keeper's one connection: all lease statements and the LISTEN share it, one at a time."""
+"""The one connection of a store: all lease statements and the LISTEN for changes use it, one at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ T = TypeVar("T")
 
 
 class Session:
-    """Every call ends within its limit; a connection that saw an error, a timeout or a cancel is dropped."""
+    """One connection, opened when first needed, on which statements run one at a time.
+
+    Every call ends within its limit. After an error, a timeout or a cancel the connection is dropped, and the next call
+    opens another one.
+    """
 
     def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
         self._info = info
@@ -50,7 +54,10 @@ class Session:
         self._trouble = _DropOnTrouble(self)
 
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """Run one autocommitted statement and return its rows."""
+        """Run one statement, which is committed by itself, and return its rows; empty if it has no result.
+
+        Raises one of our errors: Unavailable if nothing was executed, Uncertain if that is not known.
+        """
 
         async def once(left_s: float) -> Rows:
             return await self._alone(lambda connection: self._fetch(connection, name, params), left_s, name)
@@ -58,9 +65,10 @@ class Session:
         return await self._following(once, limit_s)
 
     async def _following(self, ask: Callable[[float], Awaitable[T]], limit_s: float) -> T:
-        """Run `ask`, and repeat it while no host takes writes: one did before, so another is or will be the primary.
+        """Return the result of `ask`; while the server refuses because it takes no writes, wait and call `ask` again.
 
-        Such a refusal means that nothing was executed. Before the first answer ever it is a mistake, raised at once.
+        Such a refusal means that nothing was executed. If a call has worked before, the primary has moved or is about
+        to, and is looked for until the limit is over; before the first success the refusal is raised at once.
         """
         left_s = fixed(limit_s)
         refused: Unavailable | None = None
@@ -81,7 +89,10 @@ class Session:
     async def _alone(
         self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float, name: str = ""
     ) -> T:
-        """Run `work` with the connection to itself, within the limit."""
+        """Return the result of `work`, which has the connection to itself and ends within the limit.
+
+        `name`: the statement, for the rule about its commit.
+        """
         left_s = fixed(limit_s)
         await self._turn(limit_s)
         try:
@@ -116,7 +127,10 @@ class Session:
         return await self._denied(connection, error)
 
     async def _not_found(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
-        """A role that may use no schema sees no table, even if all of them exist."""
+        """Return our error for a missing table: the role may use no schema, or the tables were not made.
+
+        A role that may use no schema sees no table, even if all of them exist.
+        """
         found: Rows = [("unknown",)]
         with contextlib.suppress(psycopg.Error):
             table = {"table": self.statements.table}
@@ -134,7 +148,8 @@ class Session:
     async def _must_take_writes(self, connection: wire.Connection) -> None:
         """Raise Unavailable (read_only) if this server takes no writes.
 
-        Followers must read where leases are granted: a standby may be behind, or cut off.
+        Followers (candidates that do not lead) must read on the server that grants leases, because a standby may be
+        behind or cut off.
         """
         takes_writes, is_standby = await self._takes_writes(connection)
         if not takes_writes:
@@ -173,9 +188,9 @@ class Session:
         return await cursor.fetchall() if cursor.description else []
 
     async def _ready(self, limit_s: float) -> wire.Connection:
-        """Return an open connection within this call's limit.
+        """Return the open connection; if there is none, wait up to `limit_s` for a new one.
 
-        A slow connect goes on in the background for the next call.
+        Raises Unavailable if it is not ready by then. The attempt goes on in the background for the next call.
         """
         if self._connection is not None and not self._connection.closed:
             if not wire.is_gone(self._connection):
@@ -210,7 +225,7 @@ class Session:
         return connection
 
     async def _settle(self, connection: wire.Connection) -> None:
-        """Do what else a new connection needs."""
+        """Prepare a new connection for its statements; a subclass adds what it needs."""
         await self._commits.settle(connection, self.statements, self.is_pooled)
 
     async def _listen(self, connection: wire.Connection) -> None:
@@ -223,7 +238,10 @@ class Session:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """Return True once notifications arrive here, False behind a pooler. Later connections listen at once."""
+        """Start to listen for notifications. Return True once they arrive here; False behind a pooler, which loses them.
+
+        A connection that is opened later listens too.
+        """
         self._wants_listen = True
         connection = self._connection
         if connection is None or connection is not self._listening:
@@ -236,7 +254,7 @@ class Session:
             hint(what, name)
 
     def _watch(self) -> None:
-        """Read notifications as they arrive, while no statement runs."""
+        """Watch the socket for notifications while no statement runs, and pass on those that have come already."""
         connection = self._connection
         if connection is not None and not connection.closed and self._wants_listen and not self.is_pooled:
             self._watched_fd = connection.fileno()
@@ -278,7 +296,10 @@ class Session:
 
 
 class _DropOnTrouble:
-    """After any error inside, the connection is not used again; a driver's error is raised as one of ours."""
+    """A block of work on the session's connection: after any error in it the connection is dropped.
+
+    An error of psycopg leaves the block as one of our errors.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session

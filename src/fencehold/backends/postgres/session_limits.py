@@ -1,4 +1,4 @@
-"""Lifts limits that a role brings into every session, where the session is ours alone."""
+"""Lifts the time limits that a role brings into every session, if the server session belongs to this process alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Unread = Callable[[str], None]
 
 
 async def lifted(connection: wire.Connection, statements: Statements, unread: Unread | None = None) -> bool:
-    """Return True if the session is this connection's alone: its limits are then those of `session_limits`.
+    """Lift the role's time limits for this connection. Return False, and change nothing, behind a pooler.
 
-    Returns False behind a pooler, which runs each statement in any session of the server: nothing is changed there,
-    because another client would get the changed limits.
+    A pooler runs each statement in any session of the server, so another client would get the changed limits. `unread`
+    is called with the reason if the server's timeline cannot be read.
     """
     if await _pid(connection, statements, unread) != connection.info.backend_pid:
         return False
@@ -26,9 +26,10 @@ async def lifted(connection: wire.Connection, statements: Statements, unread: Un
 
 
 async def _pid(connection: wire.Connection, statements: Statements, unread: Unread | None) -> int:
-    """Return the process id of the session that answers.
+    """Return the process id of the server session that answers.
 
-    With `unread` the same statement also tries to read the timeline.
+    If `unread` is given, the statement also tries to read the timeline, and `unread` is called with the reason if that
+    fails.
     """
     if unread is not None:
         try:

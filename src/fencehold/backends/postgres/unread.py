@@ -1,4 +1,7 @@
-"""The warning, given once, that the server does not report its timeline, and what to do about it."""
+"""The warning that the server does not report its timeline, and what to do about it.
+
+The timeline is a number that changes with each failover; it keeps the epochs granted before and after one apart.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ def text(why: str) -> str:
 
 
 class UnreadTimeline:
-    """Gives one warning, however often a store connects, and from however many of its parts."""
+    """Reports the warning as a fact when it is called for the first time; later calls do nothing.
+
+    All connections of a store share one, so the warning is given once for each store.
+    """
 
     def __init__(self, facts: FactSink | None) -> None:
         self._facts = facts

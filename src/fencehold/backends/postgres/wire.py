@@ -1,4 +1,7 @@
-"""Connections with a hard limit: psycopg's own waiting has none if the server is dead, so its socket is shut down."""
+"""Connections whose every use has a time limit.
+
+psycopg's own waits have no end if the server is dead, so when the time is over the socket is shut down.
+"""
 
 from __future__ import annotations
 
@@ -65,13 +68,13 @@ def conninfo(url: str) -> str:
 
 
 def _may_be_cut(url: str) -> bool:
-    """Whether an unescaped / ? or # in the password may have split it, so that the @ comes after another part."""
+    """Whether an unescaped / ? or # in the URL's password may have split it: the @ then comes after one of these."""
     place = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
     return "@" in url and "@" not in place
 
 
 def _unknown_parameter(url: str) -> ConfigurationError | None:
-    """Return an error that names a parameter libpq does not know.
+    """Return the error for a parameter of the URL that libpq does not know, naming it.
 
     None if something else may be wrong, or if the name may be part of the password.
     """
@@ -91,7 +94,7 @@ def _bad_url(problem: str, advice: str) -> ConfigurationError:
 
 
 def _unreadable() -> ConfigurationError:
-    """Repeats nothing of the URL: libpq quotes what it could not read, which may be part of the password."""
+    """Return the error for a URL that cannot be read. It repeats nothing of the URL, which may hold a password."""
     return ConfigurationError(
         "The PostgreSQL URL cannot be read (it is not repeated here, it may hold a password).",
         hint="Write postgresql://user:***@host:5432/dbname; special characters of the password (***) as %40, %2F etc.",
@@ -100,21 +103,22 @@ def _unreadable() -> ConfigurationError:
 
 
 async def connect(info: str, limit_s: float, *, autocommit: bool, errors: list[Exception] | None = None) -> Connection:
-    """Return a connection to the first usable server.
+    """Return a connection to the first usable server of the URL.
 
-    Raises Unavailable or ConfigurationError, within the limit, if there is none. Each of several addresses is tried
-    alone for a while, then the next one too; the first usable one is taken. An attempt that hangs is abandoned, not
-    awaited. `errors` collects why addresses could not be used, as they fail.
+    Raises Unavailable or ConfigurationError, within the limit, if there is none. An address is tried alone for a while,
+    then the next one is tried beside it; the first that is usable wins. An attempt that hangs is not waited for. The
+    error of each failed attempt is appended to `errors` at once.
     """
     race = _Race(info, [] if errors is None else errors, autocommit)
     return await race.first(fixed(limit_s), limit_s)
 
 
 class _Race:
-    """Attempts to connect that run in parallel. Each begins when the one before has failed or had its head start.
+    """Attempts to connect to the addresses of one URL, which run in parallel; the first to succeed wins.
 
-    Names are resolved in parallel too, so that one that hangs does not delay the addresses of the others. While one
-    host is silent, those that refused are tried again: a standby is promoted when its primary has lost power.
+    An attempt begins when the one before has failed, or has had some time alone. Host names are resolved in parallel
+    too, so one that hangs does not delay the others. While one host is silent, those that refused are tried again: a
+    standby is promoted when its primary has lost power.
     """
 
     def __init__(self, info: str, errors: list[Exception], autocommit: bool) -> None:
@@ -147,7 +151,10 @@ class _Race:
         raise faults.of_connect(*self._errors, host_count=len(hosts.places(self._info)))
 
     async def _resolve(self, limit_s: float) -> None:
-        """Begin with the names that are resolved within the head start of one host; the others join when resolved."""
+        """Resolve all host names, and wait for them as long as one host is tried alone.
+
+        The addresses found by then are put in order to be tried; later ones are added at the end.
+        """
         places = hosts.places(self._info)
         tasks = [asyncio.ensure_future(hosts.addresses(place)) for place in places]
         self._resolving = set(tasks)
@@ -158,7 +165,10 @@ class _Race:
         self._waiting = hosts.in_order(self._info, self._waiting)
 
     async def _turn(self, limit_s: float) -> Connection | None:
-        """Wait until one attempt or name has ended. Return the connection if an attempt got one."""
+        """Wait until an attempt, or the resolving of a name, has ended. Return the connection if an attempt got one.
+
+        None if there is none yet; the caller then begins the next attempt.
+        """
         under_way: list[asyncio.Task[Any]] = [*self._running, *self._resolving]
         done, _ = await asyncio.wait(under_way, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if not done and not self._waiting:
@@ -201,9 +211,9 @@ class _Race:
 
 
 async def read_only_because(info: str, limit_s: float) -> str:
-    """Return the advice if no server of a URL takes writes.
+    """Return the hint for the case that no server of the URL takes writes.
 
-    It depends on whether one of them is a primary all the same.
+    It differs if one of them is a primary all the same: then a setting makes its sessions read-only.
     """
     try:
         leave(await connect(make_conninfo(info, target_session_attrs="primary"), limit_s, autocommit=True))
@@ -213,17 +223,17 @@ async def read_only_because(info: str, limit_s: float) -> str:
 
 
 def wants_writes(info: str) -> bool:
-    """Whether the connection string asks for a server that takes writes, which is the default."""
+    """Whether the connection string asks for a server that takes writes, as it does unless the URL says otherwise."""
     return conninfo_to_dict(info).get("target_session_attrs") == "read-write"
 
 
 def place_of(connection: Connection) -> str:
-    """The server at the other end, for a message."""
+    """Return the host and port of the connection's server as text for a message."""
     return f"{connection.info.host}:{connection.info.port}"
 
 
 def is_gone(connection: Connection) -> bool:
-    """Whether the server has ended this idle connection, as far as its socket shows; never waits."""
+    """Whether the server has ended this idle connection, as far as the socket shows. Returns at once."""
     try:
         if not select.select([connection], [], [], 0)[0]:
             return False
@@ -237,7 +247,10 @@ def is_gone(connection: Connection) -> bool:
 
 
 def is_proxied(connection: Connection, client_port: int | None) -> bool:
-    """Whether our end, as the server sees it, is a proxy, a pooler, or a translated address."""
+    """Whether a proxy, a pooler or an address translation is between this process and the server.
+
+    `client_port`: the port of the client as the server sees it, which then differs from our own; None: a local socket.
+    """
     if client_port is None:  # a socket of this machine
         return False
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
@@ -246,7 +259,10 @@ def is_proxied(connection: Connection, client_port: int | None) -> bool:
 
 
 def silent(info: str, limit_s: float, errors: list[Exception]) -> Unavailable:
-    """No address could be used, and at least one has not answered; `errors` are those of the others."""
+    """Return Unavailable (unreachable): at least one address did not answer in time, and none of them could be used.
+
+    `errors`: those of the addresses that did answer, for the message.
+    """
     said = f" ({'; '.join(faults.texts_of(errors))})" if errors else ""
     return Unavailable(
         f"PostgreSQL did not answer within {limit_s:.1f} s of connecting to {hosts.named(info)}{said}.",
@@ -265,7 +281,7 @@ def _abandon(attempt: asyncio.Future[Connection]) -> None:
 
 
 def cut(connection: Connection) -> None:
-    """Shut down the connection's socket: everything that waits on it gets an error at once."""
+    """Shut down the connection's socket, so that everything that waits for it gets an error at once."""
     with contextlib.suppress(OSError, psycopg.Error):
         twin = socket.socket(fileno=os.dup(connection.fileno()))
         try:
@@ -275,21 +291,21 @@ def cut(connection: Connection) -> None:
 
 
 def discard(connection: Connection) -> None:
-    """Drop the connection without notifying the server and without waiting: one that had trouble is never reused."""
+    """Drop a connection that had trouble: it is cut at once, without a message to the server and without waiting."""
     cut(connection)
     with contextlib.suppress(Exception):
         connection.pgconn.finish()
 
 
 def leave(connection: Connection) -> None:
-    """End the connection in order, without waiting: the server is notified, and logs no complaint."""
+    """End the connection in order, without waiting: the server gets the usual message, so it logs no complaint."""
     with contextlib.suppress(Exception):
         connection.pgconn.finish()
 
 
 @contextlib.contextmanager
 def lent(connection: Connection) -> Iterator[None]:
-    """Use the connection for one piece of work: it is ended in order after it, or dropped if the work failed."""
+    """Use the connection for the block; afterwards it is ended in order, or dropped at once if the block failed."""
     try:
         yield
     except BaseException:
@@ -299,9 +315,9 @@ def lent(connection: Connection) -> Iterator[None]:
 
 
 class Limit:
-    """A block of work on `connection`: when no time is left, its socket is shut down.
+    """A block of work on `connection` with a time limit: when no time is left, its socket is shut down.
 
-    The driver's error that follows leaves the block as GivenUp, which reports the true cause.
+    The error of psycopg that follows leaves the block as GivenUp, which states the true cause.
     """
 
     def __init__(self, connection: Connection, left_s: Callable[[], float]) -> None:
@@ -330,10 +346,10 @@ class Limit:
 
 
 async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: Callable[[], float]) -> T:
-    """Return the result of `work`, which uses `connection`; when no time is left, its socket is shut down.
+    """Return the result of `work`, which uses `connection`; when no time is left, the connection's socket is shut down.
 
-    `left_s` is called again whenever the time seems over, so that a limit that moves (a renewed lease) is respected. On
-    cancellation the connection is cut and the work fails by itself: psycopg's own clean-up after a cancel can hang.
+    `left_s` is asked again when the time seems over, so a limit that moves (a renewed lease) is respected. On a cancel
+    the connection is cut and `work` fails by itself, because psycopg's own clean-up after a cancel can hang.
     """
     task = asyncio.get_running_loop().create_task(_unless_cancelled(work))
     limit = Limit(connection, left_s)
@@ -353,7 +369,10 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
 
 
 async def row_of(connection: Connection, statement: str, params: Mapping[str, Any] | None = None) -> Any:
-    """Return the first row as a plain tuple, whatever the connection's row factory and encoding; None without one."""
+    """Return the first row of the statement as a plain tuple; None if there is no row.
+
+    The connection's own row factory and encoding have no effect on it.
+    """
     cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
     await cursor.execute(statement.encode(), params)
     row = await cursor.fetchone() if cursor.description else None
@@ -362,9 +381,9 @@ async def row_of(connection: Connection, statement: str, params: Mapping[str, An
 
 
 async def _unless_cancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Turn any error of a cancelled task into CancelledError.
+    """Return the result of `work`; if the task was cancelled, raise CancelledError instead of any error of `work`.
 
-    asyncio.run() cancels all tasks at its end, and prints any other error: here, that the connection was cut.
+    asyncio.run() cancels all tasks at its end and would print the other error: that the connection was cut.
     """
     task = asyncio.current_task()
     assert task is not None, "it is one"

@@ -1,4 +1,4 @@
-"""Items on PostgreSQL: the verbs that differ from those of other databases (sql/items.py). The rules are in sql/items/."""
+"""Items on PostgreSQL: the verbs that are not the same as in backends/sql/items.py. The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class PostgresItemPort(SqlItemPort):
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
         """Put the item. Return the stored item, or a refusal if another holder has a live lease on it.
 
-        After a refused put the item is read again; if it is free by then, the put is repeated. Raises Unavailable (busy) if
-        there is no result within the limit.
+        After a refused put the item is read again; if it is free by then, the put is repeated. Raises Unavailable
+        (busy) if there is no result within the limit.
         """
         params = {"id": item.id, "state": item.state, "document": item.document_json, "holder": item.holder_id}
         left_s = fixed(limit_s)

@@ -1,1 +1,1 @@
-"""The outbox on PostgreSQL: its connection, its statements of sql/outbox/, and their parameters and rows."""
+"""The outbox on PostgreSQL: its connection, its statements in sql/outbox/, and how parameters and rows are converted."""

@@ -1,4 +1,4 @@
-"""The operator's verbs for an outbox on PostgreSQL."""
+"""The verbs on an outbox on PostgreSQL that an operator calls: count, find, redrive and purge events."""
 
 from __future__ import annotations
 

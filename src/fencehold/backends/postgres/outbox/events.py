@@ -1,4 +1,4 @@
-"""Events on PostgreSQL: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
+"""Events on PostgreSQL: sets parameters, runs statements and turns rows into events. The rules are in sql/outbox/."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ FROM_THE_BEGINNING: Floor = ("-infinity", 0)
 
 
 class Floors:
-    """Where the next claim begins, per priority. Events before that point are found by a sweep."""
+    """Remembers, for each priority, behind which event the next claim begins to look: that point is the floor.
+
+    The floor of a priority is the due time and the id of the last event claimed with it. A claim that begins there does
+    not read the finished events before it. An event that becomes visible before the floor is found by a sweep, a claim
+    that looks at all due events (sweeps.py).
+    """
 
     def __init__(self) -> None:
         self._by_priority: dict[int, Floor] = {0: FROM_THE_BEGINNING}
@@ -54,12 +59,12 @@ class Floors:
         }
 
     def know(self, priorities: str) -> None:
-        """Add the priorities of events that were just added, from the text of a hint."""
+        """Add the priorities of events that were just added. `priorities`: numbers with commas, as in the hint."""
         for level in _levels(priorities):
             self._by_priority.setdefault(level, FROM_THE_BEGINNING)
 
     def forget_others(self, priorities: str | None) -> None:
-        """Keep only the priorities found by the last sweep, plus 0, which most events have."""
+        """Keep only the floors of the priorities that the last sweep found, and of priority 0, the most usual one."""
         levels = {0, *_levels(priorities or "")}
         self._by_priority = {level: self._by_priority.get(level, FROM_THE_BEGINNING) for level in levels}
 
@@ -70,7 +75,10 @@ class Floors:
 
 
 def copy_chunks(made: list[NewEvent], making: Iterator[NewEvent]) -> Iterator[bytes]:
-    """Yield what is made already, then the rest as it is made: the server reads one part while the next is prepared."""
+    """Yield the events as text for COPY, in parts: first those in `made`, then those that `making` still makes.
+
+    The server reads one part while the next one is made. The events of `making` are added to `made`.
+    """
     chunk = list(made)
     while chunk:
         yield event_rows.copy_text(chunk)
@@ -97,7 +105,10 @@ class PostgresEventPort:
         return [tracking_id for (tracking_id,) in rows]
 
     async def _copy(self, made: list[NewEvent], making: Iterator[NewEvent], limit_s: float) -> list[str]:
-        """Load all events or none, then send the hint. If the hint fails, the next poll finds the events."""
+        """Add the events in one bulk load, all or none; return their tracking ids.
+
+        The hint that wakes workers is sent afterwards. If it fails, a worker finds the events with its next poll.
+        """
         await self._session.copy("copy", copy_chunks(made, making), limit_s)
         priorities = ",".join(sorted({str(event.priority) for event in made}))
         with contextlib.suppress(Unavailable, Uncertain):  # the events are stored, even if the hint fails
@@ -144,13 +155,17 @@ class PostgresEventPort:
         return self._claims(ask, rows)
 
     def _claims(self, ask: ClaimAsk, rows: Rows) -> list[Claim]:
-        """The rows as claims; the next claim goes on behind them."""
+        """Return the rows as claims, and move the floors, so that the next claim begins behind these events."""
         claims, last = event_rows.claims(rows, ask.token)
         self._floors.reached(last)
         return claims
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        """Repeats for keys that were left out: another session may only have had their rows locked."""
+        """Renew the claims; return the new end of each that was renewed. A key that was not renewed is left out.
+
+        The statement skips a row that another session has locked, so keys that were left out are tried up to three
+        times.
+        """
         left_s = fixed(limit_s)
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):
@@ -178,7 +193,7 @@ class PostgresEventPort:
 
 
 class PostgresEvents:
-    """One outbox in one event loop: one connection for everything, opened when first needed."""
+    """One outbox in one event loop. All its parts share one connection, which is opened when it is first needed."""
 
     def __init__(self, info: str, package: str, table: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, OUTBOX)

@@ -29,9 +29,9 @@ def failure_params(failures: Sequence[Failure]) -> dict[str, Any]:
 
 
 def add_params(events: Sequence[NewEvent], outbox_id: str | None = None) -> dict[str, Any]:
-    """Return lists, not array texts: a caller's session may use another driver.
+    """Return the parameters of the statement `add`: one list for each column.
 
-    A column that no event uses is one NULL, not a list of many.
+    Lists, not array texts, because a caller's session may use another driver. A column that no event uses is one None.
     """
     return {
         "outbox_id": outbox_id,
@@ -49,7 +49,10 @@ def add_params(events: Sequence[NewEvent], outbox_id: str | None = None) -> dict
 
 
 class NotPlain(Exception):
-    """An event that a bulk load cannot store: its tracking id may be known already, or it is due later."""
+    """Raised if an event cannot be added by a bulk load (COPY).
+
+    Its tracking id may be known already, or it is due later: COPY can check neither.
+    """
 
 
 def is_special(event: NewEvent) -> bool:
@@ -57,7 +60,7 @@ def is_special(event: NewEvent) -> bool:
 
 
 def copy_text(events: Sequence[NewEvent]) -> bytes:
-    """Return lines of COPY's text format. Raises NotPlain for an event that COPY cannot store.
+    """Return the events as lines of COPY's text format. Raises NotPlain if one of them cannot be added by COPY.
 
     JSON and names contain no tab and no line end, so only backslashes are escaped.
     """
@@ -93,9 +96,10 @@ def filter_params(which: Filter) -> dict[str, Any]:
 
 
 def claims(rows: Sequence[Row], token: str) -> tuple[list[Claim], dict[int, tuple[dt.datetime, int]]]:
-    """Return the claims, and of each priority when the last was due and its id: rows come in the order of the claim.
+    """Return the claims of the rows and, for each priority, the due time and id of the last event that was claimed.
 
-    What was recovered comes out of turn, so it is left out there.
+    The rows come in the order of the claim. Events recovered from a worker that lost them come out of that order, so
+    they do not count as the last one.
     """
     made: list[Claim] = []
     last: dict[int, tuple[dt.datetime, int]] = {}

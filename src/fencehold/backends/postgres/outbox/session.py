@@ -22,7 +22,10 @@ class EventSession(PlannedSession):
         self._watch_timer: asyncio.TimerHandle | None = None
 
     async def quick(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """As `run`, without a task of its own: for callers that are never cancelled."""
+        """Run a statement and return its rows as `run` does, but without a task of its own, which costs less time.
+
+        Only for callers that are never cancelled: a cancel could not end the statement cleanly.
+        """
         return await self._following(lambda left_s: self._quick(name, params, left_s), limit_s)
 
     async def _quick(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
@@ -44,7 +47,10 @@ class EventSession(PlannedSession):
             self._lock.release()
 
     async def run_in_turn(self, first: str, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """Run two statements in one transaction, so that locks of the first are held until the second has committed."""
+        """Run the statements `first` and `name` in one transaction; return the rows of `name`.
+
+        The locks that `first` takes are held until `name` has committed.
+        """
 
         async def both(connection: wire.Connection) -> Rows:
             async with connection.transaction():
@@ -54,7 +60,10 @@ class EventSession(PlannedSession):
         return await self._following(lambda left_s: self._alone(both, left_s), limit_s)
 
     async def copy(self, name: str, chunks: Iterable[bytes], limit_s: float) -> None:
-        """Load all rows or none. Each chunk is made while the server reads the one before."""
+        """Load all chunks with the COPY statement `name`, or none of them.
+
+        Each chunk is made while the server reads the chunk before.
+        """
 
         async def load(connection: wire.Connection) -> None:
             async with connection.cursor() as cursor, cursor.copy(self.statements[name]) as rows:

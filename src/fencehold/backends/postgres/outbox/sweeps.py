@@ -1,4 +1,4 @@
-"""When a claim looks at all due events (a sweep), instead of going on where the last claim ended."""
+"""Decides when a claim is a sweep: a claim that looks at all due events, not only at those after the last claim."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PART = 20  # sweeps may take 1/20 of the time: dead rows make them slow, and the
 
 
 class Sweeps:
-    """A claim that may miss nothing always sweeps. Of a worker's claims these do:
+    """Decides for each claim whether it sweeps. One that may miss no event always does. Of a worker's claims these do:
 
-    - the first for a second
-    - one that has nothing to complete, after a claim that got less than it asked for: it is in no hurry
-    - the first after a suspect is over: only a sweep finds suspects
+    - the first of each second
+    - one that comes without completed events, after a claim that got fewer events than it asked for: nothing is urgent
+    - the first after a suspect (an event that may have killed its workers) was claimed: only a sweep finds suspects
 
-    But none while a slow sweep is not long ago.
+    After a slow sweep no worker's claim sweeps for 20 times as long as that sweep took.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -45,6 +45,6 @@ class Sweeps:
             self._had_suspect = False
 
     def claimed(self, ask: ClaimAsk, claims: Sequence[Claim]) -> None:
-        """Note what a claim returned, with a sweep or without."""
+        """Remember what a claim returned, which decides about the next; call it after every claim, sweep or not."""
         self._is_drained = len(claims) < ask.limit
         self._had_suspect = self._had_suspect or any(claim.is_suspect for claim in claims)
