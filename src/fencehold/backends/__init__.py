@@ -1,1 +1,1 @@
-"""One folder per database. Each runs our verbs as the database's statements and turns driver faults into our errors."""
+"""One folder for each kind of database. A backend runs our verbs as statements and turns driver errors into ours."""

@@ -1,8 +1,8 @@
-"""Stand-ins for the parts that every backend has, where a store has nothing of the kind: each takes one line.
+"""Stand-ins for the parts that every backend must have, for a store that has nothing of the kind.
 
-`store` is how the messages call the store: "Cosmos DB", "A JSON file". What a program asks for and cannot have is
-refused before anything is sent, with a code; what it can do without is answered with "nothing". An outbox and items
-need no stand-in: a backend declares `events = None` and `items = None`.
+`store` is how the messages call the store: "Cosmos DB", "A JSON file". A part that a program asks for, and that the
+store cannot have, is refused with a code before anything is sent; a part that a program can do without answers
+"nothing". An outbox and items need no stand-in: a backend declares `events = None` and `items = None`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ FENCE_HINT = (
 
 
 class NoFences:
-    """Refuses every fence before anything is sent: raises LeaseLost if the term is over, else `no_transactions`."""
+    """The fences of a store without transactions: every call is refused before anything is sent.
+
+    Raises ConfigurationError (no_transactions); `fence` raises LeaseLost if the term is over.
+    """
 
     def __init__(self, store: str, hint: str = FENCE_HINT, own: str = "data") -> None:
         self._store, self._hint, self._own = store, hint, own
@@ -57,7 +60,10 @@ class NoFences:
 
 
 class NoTables:
-    """Stands in where nothing has to be made beforehand; override what differs. `script` returns a comment."""
+    """The tables of a store that needs none: `init` makes nothing, nothing is missing, `script` returns a comment.
+
+    A subclass overrides the methods that differ.
+    """
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -79,7 +85,7 @@ class NoTables:
 
 
 class NoHints:
-    """Stands in where a store cannot report changes of leases or events: whoever waits for one polls."""
+    """The hints of a store that cannot report changes of leases or events: no hint is ever called, so callers poll."""
 
     def on_hint(self, hint: Callable[..., None]) -> None:
         return None
@@ -89,9 +95,9 @@ class NoHints:
 
 
 class NoCheckup:
-    """Stands in for a store without settings to check, and without a transaction in which a test write can be undone.
+    """The checks of a store that has no settings to check, and no transaction in which a test write can be undone.
 
-    `why` is the reason reported for not trying a write; `has_items`: whether `init` makes anything for items.
+    `why`: the reason that is reported for not trying a write. `has_items`: whether `init` makes something for items.
     """
 
     def __init__(self, why: str, has_items: bool = False) -> None:

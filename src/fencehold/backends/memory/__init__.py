@@ -1,1 +1,1 @@
-"""Runs the rule table itself, in this process: the reference that the other backends are compared with."""
+"""The store in memory, in this process. It runs the rule tables themselves; other backends are compared with it."""

@@ -41,9 +41,10 @@ EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass
 class Shelf:
-    """The rows of one memory store. One lock makes every verb atomic.
+    """The rows of one memory store, which all stores of this process with the same memory:// name share.
 
-    While a fenced transaction is open, nobody can take over its lease, even if it lapses.
+    One lock makes every verb atomic. `fenced` counts the open fenced transactions for each lease; while there is one,
+    nobody can take over the lease, even if it lapses.
     """
 
     now_s: Callable[[], float] = time.time
@@ -152,7 +153,10 @@ def no_sql() -> ConfigurationError:
 
 
 class MemoryTransaction:
-    """Takes Python callables as statements, as memory has no SQL, and runs them at the end; a rollback drops them."""
+    """A fenced transaction in memory. Its statements are Python functions, because memory has no SQL.
+
+    The functions are called at the end of the block; if the block fails, none is called.
+    """
 
     def __init__(self) -> None:
         self.connection: Any = None

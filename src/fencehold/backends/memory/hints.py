@@ -1,4 +1,4 @@
-"""Hints in memory: who changes something calls all who listen, each on its own event loop."""
+"""Hints in memory: whoever changes a row calls all who listen, each on its own event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from fencehold.ports.wakeup import Hint
 
 
 class MemoryHints:
-    """Hints for one listener. `relays`: what the shelf calls at a change, of all listeners."""
+    """Hints (calls that say that something has changed) for one listener of a memory store.
+
+    `relays` is the store's list of functions to call at each change. `listen` adds a function for each hint of this
+    listener, which passes the call to the listener's event loop; `close` removes them.
+    """
 
     def __init__(self, relays: list[Hint]) -> None:
         self._relays = relays

@@ -17,9 +17,9 @@ Place = tuple[str, str]  # kind and id
 
 @dataclass
 class ItemShelf:
-    """All items. One lock makes every verb atomic.
+    """All items of one memory store, by kind and id. One lock makes every verb atomic.
 
-    One counter of tokens serves all items, so that an item that is deleted and put again never repeats a token.
+    One counter gives the tokens of all items, so that an item that is deleted and put again never repeats a token.
     """
 
     now: Callable[[], dt.datetime]
@@ -33,7 +33,10 @@ class ItemShelf:
         return self.token_last
 
     def apply(self, place: Place, verb: Verb, request: Request) -> bool:
-        """Apply the verb by the rule table. Return False, and change nothing, if the table refuses it."""
+        """Change the item at `place` (kind and id) as the rule table says.
+
+        Return False, without a change, if the table refuses the verb.
+        """
         before = self.rows.get(place)
         rule = decide(before, verb, request)
         if rule is None:
@@ -160,7 +163,10 @@ class MemoryItemPort:
         return ItemRefusal(refusal_reason(self._row(item_id), request.now), self._view(item_id, request.now))
 
     def _oldest(self, ids: Iterator[str], limit: int) -> list[str]:
-        """Return up to `limit` ids, the longest in their state first; with equal times in the order of `ids`."""
+        """Return up to `limit` of the ids, those that are longest in their state first.
+
+        Ids with equal times stay in the order given.
+        """
         return heapq.nsmallest(limit, ids, key=lambda item_id: self._shelf.rows[self._kind, item_id].state_timestamp)
 
     def _views(self, ids: Sequence[str], now: dt.datetime) -> list[ItemRow]:

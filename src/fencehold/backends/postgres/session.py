@@ -238,7 +238,7 @@ class Session:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """Start to listen for notifications. Return True once they arrive here; False behind a pooler, which loses them.
+        """Start to listen for notifications. Return True once they arrive here, False behind a pooler.
 
         A connection that is opened later listens too.
         """

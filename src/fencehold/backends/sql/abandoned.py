@@ -1,4 +1,4 @@
-"""A call that nobody waits for any more."""
+"""What to do with a call whose caller does not wait for its result any more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 
 def retrieve(future: asyncio.Future[Any]) -> None:
-    """Take note of the error of an abandoned call: asyncio reports one that nobody has asked for."""
+    """Read the error of an abandoned call, and do nothing with it.
+
+    asyncio logs the error of a future that nobody has read; this prevents that.
+    """
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""What fenced transactions share on every database with SQL: their limit, which is the end of the term, and errors."""
+"""What fenced transactions share on every SQL database: the time limit, which is the end of the term, and errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ REFUSED = "the store refused the fence: it has expired or another holds it"
 
 
 class FencedTerm:
-    """The term of a fenced transaction. Once it is over, nothing more of the transaction is sent."""
+    """The term of a fenced transaction: which lease it has, and how many seconds are left of the term."""
 
     def __init__(self, key: TermKey, remaining_s: RemainingS) -> None:
         self.key, self.remaining_s = key, remaining_s
 
     def check(self, why: str = OVER) -> None:
-        """Raise LeaseLost if the term is over."""
+        """Raise LeaseLost, with the reason `why`, if the term is over."""
         if self.remaining_s() <= 0:
             raise lost(self.key, why)
 
@@ -42,7 +42,11 @@ def fence_gone(hint: str) -> ConfigurationError:
 
 
 def given_up() -> ConfigurationError:
-    """Return the error for a transaction whose caller stopped waiting for a statement that cannot be undone."""
+    """Return the error for each later statement of a transaction in which the caller gave up a statement.
+
+    After a timeout or a cancel it is not known whether that statement was executed, so the transaction is not
+    committed.
+    """
     return ConfigurationError(
         "A statement of this transaction was given up before its answer came; nothing of it is committed.",
         hint="Let the timeout, or the cancellation, leave the block.",
@@ -51,5 +55,8 @@ def given_up() -> ConfigurationError:
 
 
 def guard_params(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Name the parameters of a guard so that the caller's own statement has none of the same name."""
+    """Return the parameters with `fencehold_` before each name.
+
+    The guard is put into the caller's own statement, whose parameters must not have the same names.
+    """
     return {f"fencehold_{name}": value for name, value in values.items()}

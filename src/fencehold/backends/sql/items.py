@@ -1,6 +1,7 @@
-"""Items of one kind in a database server with SQL: parameters, statements and what their rows mean, for all dialects.
+"""Items of one kind on a database server: parameters, statements and what their rows mean, for all SQL dialects.
 
-The rules are in the .sql files of each. SQLite is no server: there a verb is several statements in one transaction.
+The rules are in each dialect's .sql files. SQLite, which is no server, has its own: there a verb is several statements
+in one transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Runs(Protocol):
 
 @dataclass(frozen=True)
 class ItemDialect:
-    """How a database takes the parameters of item statements, and what their rows hold."""
+    """How one database takes the parameters of the item statements, and how it returns values."""
 
     instant: Callable[[Any], dt.datetime]  # from the value of a column with times
     ids: Callable[[Iterable[str]], Any]  # a list of ids as one parameter
@@ -42,11 +43,11 @@ class ItemDialect:
         return {"id": self.stored(key.id), "holder": self.stored(key.holder_id), "token": key.token}
 
     def key_of(self, item_id: str, holder_id: str, token: int) -> ItemKey:
-        """Return the key for the three columns that identify a lease on an item."""
+        """Return the key made of the three columns that identify a lease on an item."""
         return ItemKey(self.given(item_id), self.given(holder_id), token)
 
     def item(self, row: Sequence[Any]) -> ItemRow:
-        """Return the item of a row; a lapsed lease is left out."""
+        """Return the item of a row. If its lease has lapsed, the item is returned without a holder."""
         item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row
         if holder_id is None or expires_at <= now:
             return ItemRow(self.given(item_id), self.given(state), self.instant(state_timestamp), document, token)
@@ -57,7 +58,7 @@ class ItemDialect:
         )  # fmt: skip
 
     def item_and(self, row: tuple[Any, ...]) -> tuple[ItemRow, list[Any]]:
-        """Return the item of a row, and the columns after it."""
+        """Return the item of a row, and the values of the columns that follow those of the item."""
         return self.item(row[:ITEM_COLUMNS]), list(row[ITEM_COLUMNS:])
 
 
@@ -65,9 +66,10 @@ ITEM_COLUMNS = 10
 
 
 class SqlItemPort:
-    """A verb on one item waits, within its limit, for a row that another session has locked.
+    """The verbs on items of one kind.
 
-    Raises Unavailable if the row is still locked then.
+    A verb on one item waits, within its limit, for a row that another session has locked. Raises Unavailable if the row
+    is still locked at the end of the limit.
     """
 
     dialect: ClassVar[ItemDialect]
@@ -93,9 +95,9 @@ class SqlItemPort:
         raise busy()
 
     def _granted(self, rows: Rows, holder_id: str) -> ItemAnswer | None:
-        """Return the item if the verb was done, or a refusal if another holds it.
+        """Return the item if the lease was granted, or the refusal if another holder has the item.
 
-        None if neither is true by now: the caller then asks again.
+        None if the lease was not granted, but no other holder has the item by now: the caller then asks again.
         """
         item, [is_done] = self.dialect.item_and(rows[0])
         if is_done:
@@ -112,7 +114,10 @@ class SqlItemPort:
         return answer if isinstance(answer, ItemRefusal) else None
 
     def _answer(self, rows: Rows) -> ItemAnswer:
-        """Return the answer of a verb on one item under one lease: the item that it was done on, or the refusal."""
+        """Return the item if the statement changed it, else the refusal.
+
+        The refusal says that the item is absent, that its lease has lapsed, or that another holder has it.
+        """
         if not rows:
             return ItemRefusal(ABSENT)
         item, [is_done] = self.dialect.item_and(rows[0])
@@ -142,11 +147,17 @@ class SqlItemPort:
         return [self.dialect.item(row) for row in await self._run("find", params, limit_s)]
 
     async def kinds(self, limit_s: float) -> list[str]:
-        """Sorted here: some servers sort by code units, of which a character may have two."""
+        """Return the kinds of which there are items, sorted.
+
+        They are sorted here, because some servers sort by code units, which differs for rare characters.
+        """
         return sorted(self.dialect.given(kind) for (kind,) in await self._run("kinds", {}, limit_s))
 
     async def _wait(self, name: str, params: Params, limit_s: float) -> Rows:
-        """Run a statement that may wait for a row. The server itself ends the wait, so its outcome is known."""
+        """Return the rows of a statement that may wait for a locked row; a subclass lets the server end that wait.
+
+        It is then known that the statement was not executed.
+        """
         return await self._run(name, params, limit_s)
 
     async def _run(self, name: str, params: Params, limit_s: float) -> Rows:

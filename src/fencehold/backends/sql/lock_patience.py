@@ -1,4 +1,4 @@
-"""How long a migration waits for a lock, and how long it then pauses so that others can work before it tries again."""
+"""How long a migration waits for a lock, and how long it pauses before it tries again, so that others can work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ SAY_EVERY_S = 5.0
 
 
 class LockPatience:
-    """Short waits first, then longer ones, each followed by a pause at least as long, until no time is left."""
+    """Decides each wait for a lock and the pause after it: short ones first, then longer ones, until no time is left.
+
+    A pause is at least as long as the wait before it. `waits` is called with a message while the lock is refused.
+    """
 
     def __init__(self, what: str, waits: Waits, left_s: Callable[[], float]) -> None:
         self.wait_s = FIRST_WAIT_S
@@ -28,11 +31,17 @@ class LockPatience:
 
     @property
     def wait_ms(self) -> int:
-        """The next wait in ms: at most half of the time left, so that some remains to find out who has the lock."""
+        """The length of the next wait for a lock, in ms.
+
+        At most half of the time left, so that there is time to find out who has the lock.
+        """
         return max(1, int(min(self.wait_s, self._left_s() / 2) * 1000))
 
     def refused(self, used_by: str) -> float:
-        """Return the pause before the next try for the lock. Raises Unavailable (busy) if no time is left for it."""
+        """Return how many seconds to pause before the next try, after a wait for the lock has ended without it.
+
+        `used_by` says who has the lock. Raises Unavailable (busy) if no time is left for another try.
+        """
         self._used_by = used_by
         pause_s = max(PAUSE_S_MIN, self.wait_s)
         if self._left_s() <= pause_s:
@@ -45,11 +54,11 @@ class LockPatience:
         return pause_s
 
     def ends(self) -> None:
-        """Record that all locks were granted: if something fails from now on, a lock is not the reason."""
+        """Record that all locks were granted: an error from now on has another reason, and `busy` returns None."""
         self._used_by = None
 
     def busy(self) -> Unavailable | None:
-        """Return the error for an `init` that was given up while it waited for locks; None if it was not."""
+        """Return Unavailable (busy) if the last wait for a lock was refused; None if no lock was the problem."""
         return None if self._used_by is None else busy(self._what, self._used_by)
 
 

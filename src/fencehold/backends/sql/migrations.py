@@ -1,6 +1,7 @@
-"""Whether tables are there and complete, and what makes them: steps without I/O, the same on every SQL database.
+"""Finds out whether tables are there and complete, and makes them: steps without I/O, for every SQL database.
 
-What is recorded as applied is read before the tables themselves: another process may be making them.
+A step here is a generator that yields statements to run. Which migrations are recorded as done is read before the
+tables themselves, because another process may be making them.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ Steps: TypeAlias = Generator[Run | Step, list[tuple[Any, ...]], T]
 
 
 class Migrations:
-    """The tables of one set of statements."""
+    """The tables that one set of statements uses: whether they are complete, and the migrations that make them."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
         self._table = statements.table
 
     def made(self) -> Steps[list[str]]:
-        """Apply the migrations that are due and return their names.
+        """Run the migrations that are not recorded yet; return their names (none if the tables are complete).
 
-        Raises ConfigurationError if one of our names is taken, or something that was made once is gone.
+        Raises ConfigurationError if a table of ours has a name that somebody else's table has, or if a part that was
+        made once is gone.
         """
         if not (yield from self.says("steps_there")):
             yield Run("steps_table")
@@ -44,7 +46,10 @@ class Migrations:
         return [step.name for step in due]
 
     def judged(self, where: str = "") -> Steps[ConfigurationError | None]:
-        """Return what is wrong with the tables; None if nothing is missing. `where` names their file, if any."""
+        """Return an error that says what is wrong with the tables; None if nothing is missing.
+
+        `where`: words for the file that they are in, where the database is a file.
+        """
         applied = yield from self.applied()
         there = yield from self.says("table_there")
         missing = yield from self.missing()
@@ -58,7 +63,7 @@ class Migrations:
         return []
 
     def applied(self) -> Steps[set[str]]:
-        """Return the names of the migrations that are recorded for this table."""
+        """Return the names of the migrations that are recorded as done for this table."""
         if not (yield from self.says("steps_there")):
             return set()
         rows = yield Run("steps_applied", {"component": self._table})
@@ -69,9 +74,9 @@ class Migrations:
         return any(said for (said,) in rows)
 
     def _is_foreign(self) -> Steps[bool]:
-        """Whether a table with one of our names is somebody else's.
+        """Whether there is a table with one of our names that fencehold did not make.
 
-        Reads the record after the tables: if another process is making them, it has made both by then.
+        The record of migrations is read after the tables: if another process is making both, both are there by then.
         """
         if "foreign" not in self._statements or not (yield from self.says("foreign")):
             return False

@@ -1,4 +1,4 @@
-"""Rows by name, with their times in UTC."""
+"""Makes dicts of the rows of a service's own tables, with times in UTC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencehold.ports.own_tables import Row
 
 @functools.lru_cache(maxsize=512)
 def times(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the columns that hold times."""
+    """Return those of the columns that hold times, by their names: `now`, and names that end in `_at`."""
     return tuple(name for name in columns if name == "now" or name.endswith("_at"))
 
 
@@ -22,9 +22,9 @@ def by_name(
     found: Iterable[Sequence[Any]],
     instant: Callable[[Any], dt.datetime] | None,
 ) -> list[Row]:
-    """Return the rows of a statement as dicts. `instant` converts the value of a column with times; None: it is right.
+    """Return the rows as dicts, by the names of the columns in `description` (the cursor's own).
 
-    `description` is that of the cursor.
+    `instant` converts each value of a column that holds times; None: the values are right as they are.
     """
     columns = tuple([column[0] for column in description])
     rows = list(map(dict, map(zip, itertools.repeat(columns), found)))  # a comprehension takes two thirds more time

@@ -1,4 +1,4 @@
-"""What the SQL databases share for tables of a service's own."""
+"""What all SQL databases share for the tables of a service's own (ports/own_tables.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ PROBE = Statement("probe")
 
 
 class OwnStatements(Statements):
-    """The service's statements in one dialect; those that record steps or probe a connection are fencehold's own."""
+    """The statements of a service in one dialect, by name.
+
+    A name that the service does not have is looked up among fencehold's own, which record migrations and test a
+    connection.
+    """
 
     def __init__(self, dialect: str, package: str, table: str, style: Callable[[str], str] = named) -> None:
         super().__init__(package, table, style, Topic(dialect, table))
@@ -27,12 +31,12 @@ class OwnStatements(Statements):
         return super().named(name) if name in self else self._shared.named(name)
 
     def reads(self, name: str) -> bool:
-        """Whether the statement cannot write, as far as its first word shows."""
+        """Whether the statement only reads: its first word is SELECT."""
         return self.named(name).startswith("SELECT")
 
 
 class RunsOneByOne:
-    """Runs several statements one after another; a subclass runs the single statement."""
+    """Runs several statements one after another, within one limit; a subclass says how to run one."""
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
         raise NotImplementedError
@@ -43,7 +47,7 @@ class RunsOneByOne:
 
 
 class ReaderBase(RunsOneByOne):
-    """A reader on a database that cannot notify."""
+    """A reader on a database that cannot notify it of changes, so `listen` returns False."""
 
     def on_hint(self, hint: Callable[[], None]) -> None:
         return None
@@ -79,7 +83,7 @@ class OwnTablesBase(RunsOneByOne):
 
 
 def names(rows: list[Row]) -> list[str]:
-    """Return the values of a statement's only column."""
+    """Return the values of the rows of a statement that has one column."""
     return [value for row in rows for value in row.values()]
 
 

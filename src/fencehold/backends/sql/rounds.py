@@ -1,4 +1,4 @@
-"""Splits a batch in which an id may occur twice into rounds, so that one statement can answer by id."""
+"""Splits a batch in which an id may occur twice into rounds: parts in which each id occurs once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ T = TypeVar("T")
 
 
 def rounds(items: Sequence[T], id_of: Callable[[T], Hashable]) -> list[list[T]]:
-    """Return rounds in which each id occurs at most once.
+    """Return the items as rounds, one after the other; in each of them an id occurs at most once.
 
-    A statement answers by id, so with two keys for one row in a round, its answer would not show which key it is for.
+    A statement is run once for each round. Its rows name the id only, so with two keys of one id in a round nobody
+    could tell which key a row answers.
     """
     found: list[list[T]] = []
     left: Sequence[T] = items

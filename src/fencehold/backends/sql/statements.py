@@ -1,4 +1,4 @@
-"""Statements from .sql files. The files use the default table names and `:parameters`; both are replaced here, once."""
+"""Statements from .sql files. The files use the default table names and `:parameters`; both are replaced once, here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_toke
 
 @dataclass(frozen=True)
 class Topic:
-    """A set of statements: its folder below sql/, and the table name that its files use."""
+    """A set of statements (leases, outbox or items): their folder below sql/, and the table name that they use."""
 
     folder: str
     default_table: str
@@ -41,31 +41,34 @@ FIRST_STEPS = {"0001_outbox": OUTBOX, "0001_items": ITEMS}
 
 
 def items_table(lease_table: str) -> str:
-    """Return the name of the one table for items of all kinds, in the same schema as the leases."""
+    """Return the name of the table that holds the items of all kinds; it is in the schema of the lease table."""
     schema, dot, _ = lease_table.rpartition(".")
     return f"{schema}{dot}{ITEMS.default_table}"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One numbered migration."""
+    """One numbered migration: its name and its SQL."""
 
     name: str
     sql: str
 
 
 def named(sql: str) -> str:
-    """Leave `:name` parameters as they are (sqlite3, SQLAlchemy)."""
+    """Return the statement unchanged, with `:name` parameters, as sqlite3 and SQLAlchemy take them."""
     return sql
 
 
 def pyformat(sql: str) -> str:
-    """Write `:name` parameters as `%(name)s` (psycopg)."""
+    """Return the statement with `%(name)s` in place of `:name` parameters, as psycopg takes them."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
 def numbered(sql: str) -> tuple[str, list[str]]:
-    """Write `:name` parameters as `$1` and so on (asyncpg), and return their names in that order."""
+    """Return the statement with `$1`, `$2` and so on for its `:name` parameters, as asyncpg takes them.
+
+    Also return the names of the parameters, in the order of these numbers.
+    """
     names = list(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
 
@@ -75,7 +78,7 @@ Once = Callable[[str, str], str]
 
 
 class Statements:
-    """The statements of one dialect for one table; item access by file name."""
+    """The statements of one topic in one dialect, for one table; `statements[name]` is the text of `name`.sql."""
 
     def __init__(self, package: str, table: str, style: Callable[[str], str] = named, topic: Topic = LEASES) -> None:
         self.table = table
@@ -90,24 +93,24 @@ class Statements:
         self.steps = [Step(name, self._bound(text)) for name, text in steps]
 
     def __getitem__(self, name: str) -> str:
-        """The statement in the driver's own parameter style."""
+        """Return the statement with parameters as the driver writes them."""
         return self._styled[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._named
 
     def named(self, name: str) -> str:
-        """The statement with `:name` parameters."""
+        """Return the statement with `:name` parameters."""
         return self._named[name]
 
     def records(self) -> list[Statements]:
-        """Statements to read init's records in this table's schema, and in the one of names without a schema."""
+        """Return the statements that read the record of migrations, in the table's schema and in the default schema."""
         package, style, topic = self._source
         return [self, Statements(package, self.table.rpartition(".")[2], style, topic)] if "." in self.table else [self]
 
     @property
     def init_option(self) -> str:
-        """The option with which `fencehold init` and `fencehold sql init` make, or upgrade, exactly these tables."""
+        """The option of `fencehold init` and `fencehold sql init` that makes or upgrades exactly these tables."""
         if self.topic == OUTBOX:
             return f" --outbox {self.table}"
         if self.topic == ITEMS:
@@ -116,21 +119,25 @@ class Statements:
 
     @property
     def missing_asked(self) -> tuple[str, ...]:
-        """The statements that list what is missing, in the order to run them: stop at the first that returns rows.
+        """The names of the statements that list missing parts; run them in this order until one returns rows.
 
-        An outbox and items skip `safeguards_missing`: they have none of their own, and would run that of the leases.
+        Only leases have `safeguards_missing`: an outbox and items would find the file of the leases by that name.
         """
         own = ("parts_missing", "safeguards_missing") if self.topic == LEASES else ("parts_missing",)
         return tuple(name for name in own if name in self._named)
 
     def recorded(self, applied: set[str]) -> bool:
-        """Whether a step of this topic is recorded: another topic may have recorded its own for the same table name."""
+        """Whether at least one migration of this topic is in `applied`.
+
+        Another topic may have recorded its migrations for a table of the same name; those do not count.
+        """
         return any(step.name in applied for step in self.steps)
 
     def due(self, applied: set[str], there: bool) -> list[Step]:
-        """Return the steps to apply. Tables that were dropped by hand are made again, except leases.
+        """Return the migrations that must still run. `applied`: the recorded ones; `there`: the main table exists.
 
-        Raises ConfigurationError (table_lost) for a dropped lease table: a new one would restart its epochs.
+        For a table that was made and dropped, all of them are returned. Raises ConfigurationError (table_lost) if that
+        is the lease table, because a new one would grant its epochs again from 1.
         """
         if there or not self.recorded(applied):
             return [step for step in self.steps if step.name not in applied]
@@ -139,9 +146,10 @@ class Statements:
         return self.steps
 
     def script(self, between: str = "", once: Once | None = None) -> str:
-        """Return all steps as one text for a database's own shell; `between` ends a batch where the shell needs it.
+        """Return the SQL of all migrations as one text for a database's own shell.
 
-        With `once` it is safe to repeat: for shells that have conditions.
+        `between` ends a batch, where the shell needs that. `once` makes a migration do nothing if it is recorded, so
+        that the script can be run again; for shells that have conditions.
         """
         head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n{between}"
         return head + (between or "\n").join(self._step_script(step, between, once) for step in self.steps)
@@ -170,7 +178,10 @@ class Statements:
 
 
 def tables_made(lease_table: str, rows: Iterable[tuple[str, str]]) -> TablesMade:
-    """Return what `init` made, from the recorded components and steps whose tables still exist."""
+    """Return which outboxes exist and whether there are items.
+
+    `rows`: the tables and migrations that `init` recorded, if the table still exists.
+    """
     found = [(component, FIRST_STEPS[step]) for component, step in rows if step in FIRST_STEPS]
     return TablesMade(
         outboxes=sorted({component for component, topic in found if topic == OUTBOX}),
@@ -183,9 +194,9 @@ def _how_to_init(option: str = "") -> str:
 
 
 def table_exists(statements: Statements, applied: set[str]) -> ConfigurationError:
-    """Return the error for a table of this name that is not ours.
+    """Return the error for a table that has our name but is not ours.
 
-    `applied`: the steps that are recorded for a table of this name, which are another topic's, if any.
+    `applied`: the migrations recorded for this table's name. If they are of another topic, the error says which.
     """
     table = statements.table
     hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r}) or --outbox {table}_events."
@@ -215,7 +226,7 @@ def table_lost(table: str) -> ConfigurationError:
 
 
 def schema_old(text: str) -> ConfigurationError:
-    """Return the error for a statement that names a column which does not exist."""
+    """Return the error for a statement that names a column which does not exist: the tables are of an older version."""
     return ConfigurationError(
         f"The tables are older than this version of fencehold, or a column was dropped: {text}.",
         hint=OLD_HINT.format(how=_how_to_init()),
@@ -228,7 +239,10 @@ def schema_missing(text: str) -> ConfigurationError:
 
 
 def advised(fault: E, statements: Statements) -> E:
-    """Return the same error; its hint names the commands that make or upgrade these tables, if those would help."""
+    """Return the same error. If tables are missing or old, its hint now names the command that makes or upgrades them.
+
+    If a right is missing, its hint names the command that prints the GRANTs.
+    """
     if fault.code == "schema_missing":
         fault.hint = MISSING_HINT.format(how=_how_to_init(statements.init_option))
     if fault.code == "schema_old":
@@ -241,14 +255,14 @@ def no_permission(text: str) -> ConfigurationError:
 
 
 def granting(fault: E, option: str) -> E:
-    """Return the same error; its hint names the command that prints these tables' GRANTs, if a GRANT would help."""
+    """Return the same error. If a GRANT would help, its hint now names the command that prints the GRANTs."""
     if fault.hint == GRANT_HINT.format(option=""):
         fault.hint = GRANT_HINT.format(option=option)
     return fault
 
 
 def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
-    """Return the error for tables that exist, with all their steps recorded, but that lack some part."""
+    """Return the error for tables whose migrations are all recorded, but that lack the parts in `missing`."""
     if any(" " in part for part in missing):  # no name has a space: these are keys and triggers
         return safeguard_lost(statements, missing)
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
@@ -261,7 +275,7 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
 
 
 def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
-    """Return the error for a lease table that has all its columns, but lacks a key or a trigger."""
+    """Return the error for a lease table that lacks a key or a trigger that keeps stale writers out."""
     return ConfigurationError(
         f"The table {statements.table} lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
         hint=f"Make it again by hand, as `fencehold sql init{statements.init_option}` prints it; what is disabled: "
@@ -274,10 +288,10 @@ def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationE
 def judged(
     statements: Statements, applied: set[str], there: bool, missing: list[str], is_foreign: bool, where: str = ""
 ) -> ConfigurationError | None:
-    """Return what is wrong with these tables, as the error that `init` would mend or raise; None if nothing is missing.
+    """Return the error for what is wrong with the tables; None if nothing is missing.
 
-    `is_foreign`: something with one of their names exists and is somebody else's. `where` names the file that lacks
-    them, where tables are in files.
+    `there`: the main table exists. `is_foreign`: somebody else's table has one of our names. `where`: words for the
+    file that lacks the tables, where the database is a file.
     """
     if not missing:
         return None
@@ -296,9 +310,9 @@ def judged(
 
 @functools.cache
 def _files(package: str, folder: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Statements and migrations of one folder, by name. Read once per process: outboxes are declared per request.
+    """Return the name and text of each statement of one folder, and of each migration. Read once per process.
 
-    Where `sql/` and its folder have a file of the same name, the folder's stands.
+    The statements in `sql/` itself belong to every folder; if both have a file of the same name, the folder's is used.
     """
     shared = resources.files(package) / "sql"
     place = shared / folder if folder else shared
@@ -309,11 +323,14 @@ def _files(package: str, folder: str) -> tuple[list[tuple[str, str]], list[tuple
 
 
 def _sql_files(*folders: Any) -> list[Any]:
-    """Return the files of all folders in order; of two with the same name the caller keeps the later folder's."""
+    """Return the .sql files of all folders, in the order of the folders.
+
+    The caller uses the later one of two files that have the same name.
+    """
     return [f for folder in folders for f in folder.iterdir() if f.name.endswith(".sql")]
 
 
 def _bare(text: str) -> str:
-    """Remove comments and the closing semicolon: a comment must not be searched for parameters."""
+    """Return the statement without comments and closing semicolon: a comment could look as if it had parameters."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(lines).strip().removesuffix(";")

@@ -1,4 +1,4 @@
-"""Runs steps: generators without I/O that yield what they ask of the database, and get its rows back."""
+"""Runs a generator without I/O ("steps"): it yields requests to the database, and gets the rows of each back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def driven(steps: Generator[A, R, T], ask: Callable[[A], R]) -> T:
-    """Return the result of the steps; `ask` answers each thing that they yield."""
+    """Run the steps and return their result; `ask` is called with each request, and returns its rows."""
     try:
         asked = next(steps)
         while True:
@@ -22,7 +22,7 @@ def driven(steps: Generator[A, R, T], ask: Callable[[A], R]) -> T:
 
 
 async def awaited(steps: Generator[A, R, T], ask: Callable[[A], Awaitable[R]]) -> T:
-    """Do as `driven`, with `await`."""
+    """Run the steps and return their result; `ask` is awaited with each request, and returns its rows."""
     try:
         asked = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""The errors for a connection to another database than the store's."""
+"""The errors for a caller's connection that leads to another database than the store's."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROLLED_BACK = (
 
 
 def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> ConfigurationError:
-    """Return the error for a fence on a connection to another database.
+    """Return the error for a fence on a connection that leads to another database.
 
-    `where` names both files, where databases are files; `outcome` is what happened to the transaction.
+    `where` names the two files, on a database that is a file; `outcome` says what happened to the transaction.
     """
     if where:
         return ConfigurationError(
@@ -41,9 +41,9 @@ def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> Conf
 
 
 def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
-    """Return the error for a write to an outbox on a connection to another database.
+    """Return the error for a write to an outbox on a connection that leads to another database.
 
-    `where` names both files, where databases are files.
+    `where` names the two files, on a database that is a file.
     """
     if where:
         return ConfigurationError(
@@ -63,7 +63,10 @@ def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
 
 
 def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
-    """Return the outbox's id from the rows of `identity`. Raises ConfigurationError (table_lost) without one."""
+    """Return the id of the outbox from the rows of the statement `identity`.
+
+    Raises ConfigurationError (table_lost) if there is no row.
+    """
     if not rows:
         raise ConfigurationError(
             f"The table {outbox}_identity has lost its row, by which the outbox is told from others.",
@@ -75,5 +78,8 @@ def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
 
 
 def is_elsewhere(fault: BaseException) -> bool:
-    """Whether a fault on a caller's connection means that our tables are not in its database. In the store they are."""
+    """Whether an error on a caller's connection says that our tables, or a column, are missing in its database.
+
+    The store's own database has them, so the connection leads to another one.
+    """
     return isinstance(fault, FenceholdError) and fault.code in ("schema_missing", "schema_old")

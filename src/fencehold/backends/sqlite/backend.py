@@ -1,4 +1,4 @@
-"""The SQLite backend, put together from its parts."""
+"""The SQLite backend: makes and holds its parts (leases, fences, tables, outboxes, items, checks)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class SqliteBackend:
         return SqliteItems(self._path, kind, self._facts)
 
     async def open(self, limit_s: float) -> None:
-        """Check only the file system: the file may not exist before init(), and every verb opens it itself.
+        """Check the file system that the file is on, and nothing else.
 
-        Raises ConfigurationError (shared_file_system) if several machines may use the file.
+        The file itself is not opened: it may not exist before init(), and every verb opens it. Raises
+        ConfigurationError (shared_file_system) if several machines may use the file.
         """
         if not self._any_file_system:
             file_system.check(self._path)

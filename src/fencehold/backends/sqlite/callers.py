@@ -1,4 +1,7 @@
-"""Our work in a transaction that a caller owns, on SQLite: a refusal undoes it, because none can be open and failed."""
+"""Our statements in a transaction that a caller owns, on SQLite.
+
+A refused transaction is rolled back: SQLite has no open transaction that has failed and cannot commit any more.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ from fencehold.model.outbox.new_events import NewEvent
 
 
 class _OfSqlite(CallersConnection):
-    """Statements use a cursor of our own, because the caller's row factory may return anything."""
+    """What a caller's connections of sqlite3 and aiosqlite have in common.
+
+    Our statements use a cursor of our own, because the caller's row factory may return anything.
+    """
 
     @property
     def in_transaction(self) -> bool:
@@ -46,14 +52,14 @@ class Sqlite3(_OfSqlite, CallersSyncConnection):
         return found
 
     def roll_back(self) -> None:
-        """Roll back, also where the driver's rollback() does nothing: with `autocommit=True`, since Python 3.12."""
+        """Roll back. With `autocommit=True` (since Python 3.12), rollback() does nothing, so a statement does it."""
         self.target.rollback()
         if getattr(self.target, "autocommit", None) is True and self.target.in_transaction:
             self.target.execute(self.statements["poison"])
 
 
 class Aiosqlite(_OfSqlite, CallersAsyncConnection):
-    """A connection of aiosqlite, which is not imported here."""
+    """A caller's connection of aiosqlite, a library that this module does not import."""
 
     keeps_errors = True
 
@@ -64,10 +70,10 @@ class Aiosqlite(_OfSqlite, CallersAsyncConnection):
             return [tuple(row) for row in await cursor.fetchall()]
 
     async def roll_back(self) -> None:
-        """Roll back as for sqlite3.
+        """Roll back; if the transaction is still open after rollback(), a statement rolls it back.
 
-        `autocommit` can be read only on the connection's own thread, so this checks whether a transaction is still
-        open.
+        rollback() does nothing with `autocommit=True`, but that setting can be read only on the connection's own
+        thread.
         """
         await self.target.rollback()
         if self.target.in_transaction:
@@ -75,7 +81,10 @@ class Aiosqlite(_OfSqlite, CallersAsyncConnection):
 
 
 class SqliteDialect(Dialect):
-    """`path`: the store's file, with which that of a caller's connection is compared."""
+    """SQLite, as the steps in callers' transactions use it.
+
+    `path`: the store's file. A caller's connection must lead to the same file.
+    """
 
     name = "sqlite"
     takes = "Give a connection of sqlite3, aiosqlite or Django, or a SQLAlchemy session or connection"
@@ -107,11 +116,11 @@ class SqliteDialect(Dialect):
         return answers
 
     def other_file(self, connection: CallersConnection) -> Steps[str]:
-        """Return in words where the connection leads and where it should lead; empty if it leads to our file."""
+        """Return in words to which file the connection leads; empty if it leads to the store's file, as it should."""
         return elsewhere((yield Run("file")), self.path)
 
     def is_elsewhere(self, error: Exception) -> bool:
-        """Always False: the files were compared before, so missing tables are missing in our own file."""
+        """Always False: the files were compared before, so missing tables are missing in the store's own file."""
         return False
 
     def fault(self, error: Exception, statements: Statements) -> BaseException:
@@ -120,7 +129,11 @@ class SqliteDialect(Dialect):
 
 
 class SqliteFence(CallersFence):
-    """The fence is the write lock, which the transaction has from then on."""
+    """The fence on SQLite: a statement that checks the lease and takes the file's write lock in a caller's transaction.
+
+    From this statement to the end of the transaction nobody else can write to the file, so nobody can take the lease
+    over.
+    """
 
     dialect: SqliteDialect
 
@@ -164,21 +177,24 @@ def params(key: TermKey) -> dict[str, Any]:
 
 
 def is_held(rows: Rows) -> bool:
-    """Whether the lease exists, is ours and is live, from the rows that the fence returned."""
+    """Whether the lease exists, is ours and is live, from the rows that the statement `fence` returned."""
     return any(held for held, _ in rows)
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether the error means that our table, or its newest column, is not in this file. In the store's file it is."""
+    """Whether the error says that our table, or its newest column, is not in the caller's file.
+
+    The store's own file has it, so the connection leads to another file.
+    """
     cause = getattr(error, "orig", error)
     return isinstance(cause, sqlite3.Error) and wrong_store.is_elsewhere(faults.of_statement(cause, ""))
 
 
 def is_of_database(error: Exception) -> TypeGuard[sqlite3.Error]:
-    """Whether it is sqlite3's own error, and not a misuse of a connection that is closed or another thread's."""
+    """Whether the error is one of SQLite, not one of a misuse: a closed connection, or one of another thread."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.ProgrammingError)
 
 
 def begins_itself(driver: Any) -> bool:
-    """Whether Python begins a transaction before a write: a mode of connections of sqlite3 or aiosqlite."""
+    """Whether Python begins a transaction before each write: a mode of connections of sqlite3 and aiosqlite."""
     return driver.isolation_level is not None and getattr(driver, "autocommit", None) is not True

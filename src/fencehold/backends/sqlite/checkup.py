@@ -69,7 +69,10 @@ def _place(path: str) -> Condition:
 
 
 def _room(path: str) -> Condition:
-    """A write that is rolled back never needs the disk, so `try_write` does not find a full one."""
+    """Return the finding about free room on the disk: an error if the disk is full.
+
+    The test write of `try_write` does not find that out: it is rolled back, so it never reaches the disk.
+    """
     room = file_system.room_bytes(path)
     if room is None:
         return Condition("disk", State.SKIPPED, "this system does not say how much room there is")

@@ -1,4 +1,4 @@
-"""The one place that sorts sqlite3's errors: executed, not executed, or unknown."""
+"""Turns sqlite3's errors into ours, in this one place: was the statement executed, not executed, or is it unknown?"""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE,
 
 
 def of_statement(error: sqlite3.Error, path: str, statements: Statements | None = None) -> FenceholdError:
-    """Return our error. With `statements`, its hint names the command that makes or upgrades their tables."""
+    """Return our error for an error of sqlite3.
+
+    ConfigurationError for a mistake, Unavailable if the statement was not executed, Uncertain if that is not known.
+    With `statements`, the hint names the command that makes or upgrades their tables.
+    """
     text = str(error)
     fault = _of_file(text, path) or _of_engine(error, text, path)
     return asking_first(sql_text.advised(fault, statements) if statements else fault, path)
 
 
 def asking_first(fault: E, path: str) -> E:
-    """If tables are missing, let the hint first ask whether this is the right file.
+    """Return the same error. If tables are missing, its hint now first asks whether this is the right file.
 
-    Running `init` in another folder makes a second database, and so a second leader. A file in the current folder was
+    `init` in another folder would make a second database, and so a second leader. A file in the current folder was
     probably given by a relative path.
     """
     if fault.code == "schema_missing":
@@ -68,14 +72,17 @@ def _unwritable(path: str, otherwise: str) -> ConfigurationError:
 
 
 def unmade(path: str) -> ConfigurationError:
-    """Return the error for a file that `init` could not make: the hints for other missing files do not help then."""
+    """Return the error for a file that `init` could not make.
+
+    Its hint differs from that for other missing files, which is to run `init`.
+    """
     folder = os.path.dirname(os.path.abspath(path))
     message = f"{path} does not exist and could not be made in the folder {folder}."
     return ConfigurationError(message, hint="Name a place where this user may make files.", code="read_only")
 
 
 def _unopened(path: str) -> ConfigurationError:
-    """Find out why the file could not be opened, which SQLite does not report."""
+    """Return the error for a file that SQLite could not open, with the reason, which SQLite does not report."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         hint = "Name a file in it, such as sqlite:///app.db (sqlite:////var/lib/app.db for an absolute path)."
@@ -103,7 +110,10 @@ def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:
 
 
 def _of_full_disk(code: int, text: str, path: str) -> FenceholdError | None:
-    """Return the error if the disk is full, which SQLite may report as an I/O error without the cause; else None."""
+    """Return the error if the disk is full, else None.
+
+    SQLite may report a full disk as an I/O error without a cause, so the free room is checked.
+    """
     if code == sqlite3.SQLITE_FULL or (code in _NO_SHARED_MEMORY and file_system.is_full(path)):
         return Unavailable(f"{path}: the disk is full; nothing was changed.", hint=ROOM_HINT, code="disk_full")
     if code & PRIMARY_CODE == sqlite3.SQLITE_IOERR and file_system.is_full(path):

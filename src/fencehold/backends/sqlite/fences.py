@@ -1,4 +1,4 @@
-"""The fence on SQLite is the write lock itself: while a fenced transaction is open, nobody can take over."""
+"""The fence on SQLite is the file's write lock: while a fenced transaction is open, nobody can take the lease over."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class SqliteResult:
-    """The result of a statement, in the shape of an async cursor."""
+    """The rows of a statement, with the methods of an async cursor. All rows are read at once."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self.rows = cursor.fetchall()
@@ -52,7 +52,10 @@ class SqliteResult:
 
 
 class SqliteTransaction:
-    """A fenced transaction on a thread of its own; `connection` is sqlite3's, for one thread at a time."""
+    """A fenced transaction, whose statements run on a thread of its own.
+
+    `connection` is sqlite3's; only one thread at a time may use it.
+    """
 
     def __init__(self, session: Session, term: FencedTerm) -> None:
         self._session = session
@@ -93,7 +96,7 @@ class SqliteTransaction:
         await self._session.call(lambda: work(self.connection), self._limit_s())
 
     async def _raw(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the caller's own statement: its errors stay sqlite3's.
+        """Return the result of the caller's own statement; an error of sqlite3 is raised unchanged.
 
         After a timeout or a cancellation, every later statement and the commit raise `given_up`.
         """
@@ -111,7 +114,7 @@ class SqliteTransaction:
 
 
 class BlockingTransaction:
-    """As `SqliteTransaction`, for programs without an event loop."""
+    """A fenced transaction for programs without an event loop; its statements run in the calling thread."""
 
     def __init__(self, connection: sqlite3.Connection, term: FencedTerm) -> None:
         self.connection = connection
@@ -124,7 +127,11 @@ class BlockingTransaction:
 
 
 def enter(connection: sqlite3.Connection, fence: str, key: TermKey) -> None:
-    """Begin a transaction, take the write lock and check the lease. Refused, it gives the lock back at once."""
+    """Begin a transaction, take the file's write lock and check the lease.
+
+    If the lease is not the holder's any more, the transaction is rolled back, which frees the lock, and LeaseLost is
+    raised.
+    """
     values = params(key)
     connection.execute("BEGIN IMMEDIATE")
     if not is_held(connection.execute(fence, values).fetchall()):
@@ -172,7 +179,10 @@ class SqliteFences:
 
     @contextmanager
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> Iterator[BlockingTransaction]:
-        """Use a connection that is opened and closed here, in the calling thread."""
+        """Run a fenced transaction on a new connection in the calling thread; commit at the end of the block.
+
+        Raises LeaseLost if the term is over or the store refuses the fence.
+        """
         term = FencedTerm(key, remaining_s)
         term.check()
         file = OpenFile(self._path)
@@ -191,7 +201,7 @@ class SqliteFences:
 
     @contextmanager
     def _sorted(self) -> Iterator[None]:
-        """Raise our error for one of sqlite3's in a step of our own."""
+        """Raise our error for an error of sqlite3 that a statement of ours raises in the block."""
         try:
             yield
         except sqlite3.Error as error:
@@ -210,9 +220,9 @@ class SqliteFences:
         return GuardText(sql, self._statements.named("guard"), named, lambda: self._is_held(sql, named))
 
     def _is_held(self, guard: str, named: dict[str, Any]) -> bool | None:
-        """Whether the store has the lease as this term's; None if it cannot be read now.
+        """Whether the lease is still the one of this term, as the store says; None if the file cannot be read now.
 
-        It is a read, which waits for nobody: a renewal would wait for the caller's own open transaction.
+        It only reads, which waits for nobody. A renewal would wait for the transaction that the caller itself has open.
         """
         try:
             with closing(connect(self._path, "rw", LOOK_LIMIT_S)) as connection:

@@ -1,4 +1,7 @@
-"""Named leases on SQLite: binds parameters, runs statements and maps rows. The rules are in the .sql files."""
+"""Named leases on SQLite: sets parameters, runs statements and turns rows into leases.
+
+The rules are in the .sql files.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,11 @@ class SqliteLeases:
     async def _write(
         self, statement: str, batch: Sequence[dict[str, Any]], limit_s: float
     ) -> list[tuple[bool, Lease | None]]:
-        """Run all in one transaction. Return for each whether it changed its row, and the row as it is then."""
+        """Run the statement once for each parameters in `batch`, all in one transaction.
+
+        Return for each whether the statement changed the row, and the lease in the row after that; None if there is no
+        row.
+        """
 
         def work(connection: sqlite3.Connection) -> list[tuple[list[Row], Row | None]]:
             return [
@@ -88,7 +95,7 @@ def _answer(changed: bool, row: Lease | None) -> Answer:
 
 
 def modifier(lease_s: float) -> str:
-    """Return a duration in the form that SQLite's date functions take."""
+    """Return a number of seconds as the text that SQLite's date functions add to a time."""
     return f"+{lease_s:.3f} seconds"
 
 

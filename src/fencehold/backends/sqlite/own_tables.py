@@ -1,6 +1,6 @@
 """Tables of a service's own on SQLite: one thread for writes, one for fenced writes, one for reads.
 
-Each transaction is one call on its thread, because a pause inside it blocks all other writers of the file.
+Each transaction is one call on its thread, because a pause inside it would block all other writers of the file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """Nothing was written; `args[0]` is the reason."""
+    """Raised inside a fenced transaction to undo it: nothing was written. `args[0]` is the reason."""
 
 
 class Unstorable(Exception):
-    """A value is bad, not the database; `args[0]` is the driver's own error."""
+    """Raised if a value cannot be stored, though the database works. `args[0]` is the driver's own error."""
 
 
 class SqliteReader(ReaderBase):
-    """Reads, on a connection and a thread of its own."""
+    """Runs statements that only read, on a connection and a thread of its own."""
 
     def __init__(self, session: Session, statements: OwnStatements) -> None:
         self._session, self._statements = session, statements
@@ -72,7 +72,7 @@ class SqliteOwnTables(OwnTablesBase):
         super().__init__(statements, SqliteSchema(self._writer, statements))
 
     async def open(self, limit_s: float = OPEN_LIMIT_S) -> None:
-        """Do nothing: the file may not exist before `init`, and every call opens it when needed."""
+        """Do nothing: the file may not exist before `init`, and every call opens it when that is needed."""
 
     async def rights_missing(self, limit_s: float) -> list[str]:
         return await self._writer.call(lambda: unwritable(self._path), limit_s)
@@ -86,9 +86,10 @@ class SqliteOwnTables(OwnTablesBase):
         return await self._writer.write(lambda connection: self._reader.all_on(connection, statements), limit_s)
 
     async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
-        """Run the steps in one call on the thread for fenced writes.
+        """Run the steps in one fenced transaction, as one call on the thread for fenced writes; return their result.
 
-        Between BEGIN and COMMIT it never returns to the event loop, and calls nothing but SQLite and the steps.
+        Raises LeaseLost if the lease is lost; nothing is written then. Between BEGIN and COMMIT only SQLite and the
+        steps run, never the event loop.
         """
         term.check()
         guard = term.guard()
@@ -128,16 +129,16 @@ class SqliteOwnTables(OwnTablesBase):
 
 
 def unwritable(path: str) -> list[str]:
-    """Return the file permissions that are missing.
+    """Return a text for each file permission that is missing; empty if the file can be written.
 
-    SQLite has no rights: the file and its folder must be writable, because the journal is written beside the file.
+    SQLite has no rights of its own. The file and its folder must be writable, because the journal is in the folder.
     """
     places = (path, os.path.dirname(os.path.abspath(path)))
     return [f"write permission on {place}" for place in places if not os.access(place, os.W_OK)]
 
 
 def stored(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters as SQLite takes them: a time as its text, a list as JSON for json_each()."""
+    """Return the parameters in the form that SQLite takes: a time as text, a list as JSON for json_each()."""
     other = {name: _stored(value) for name, value in params.items() if isinstance(value, CONVERTED)}
     return {**params, **other} if other else params
 
@@ -147,5 +148,5 @@ def _stored(value: dt.datetime | list[Any]) -> str:
 
 
 def stamp(at: dt.datetime) -> str:
-    """Return the time as strftime('%Y-%m-%dT%H:%M:%fZ', ...) writes it: UTC, milliseconds."""
+    """Return the time as text in UTC with milliseconds, as strftime('%Y-%m-%dT%H:%M:%fZ', ...) of SQLite writes it."""
     return at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

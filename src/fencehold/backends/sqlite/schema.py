@@ -30,9 +30,10 @@ class SqliteSchema:
         self._parts = {step.name: _STATEMENT_END.split(step.sql) for step in statements.steps}
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Wait for SQLite's write lock until the limit, because nobody queues behind this wait.
+        """Make or upgrade the tables, and return the names of the migrations that were run.
 
-        Raises Unavailable (busy) if it was not free by then, ConfigurationError (read_only) if the file cannot be made.
+        It waits for SQLite's write lock until the limit, because no other session queues behind this wait. Raises
+        Unavailable (busy) if the lock was not free by then, ConfigurationError (read_only) if the file cannot be made.
         """
         ends_s = time.monotonic() + limit_s
 
@@ -65,9 +66,10 @@ class SqliteSchema:
         return []  # a user that may write the file may do everything
 
     def script(self) -> str:
-        """The SQL for a new file: SQLite's shell has no conditions.
+        """Return the SQL that makes the tables in a new file.
 
-        `fencehold init` upgrades a file that has tables.
+        It cannot be run again, because SQLite's shell has no conditions; `fencehold init` upgrades a file that has
+        tables.
         """
         return f"PRAGMA journal_mode = WAL;\nBEGIN IMMEDIATE;\n{self._statements.script()}\nCOMMIT;\n"
 

@@ -1,4 +1,4 @@
-"""One connection on one thread of its own; every write runs between BEGIN IMMEDIATE and COMMIT."""
+"""One connection to the file, on a thread of its own. Every write runs between BEGIN IMMEDIATE and COMMIT."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ ANSWER_SLACK_S = 1.0  # beyond the busy timeout, for the disk itself
 
 
 class Session:
-    """Every call ends within its limit plus a second, even when the disk hangs: the caller then gets Uncertain."""
+    """One connection to the file, on a thread of its own; opened when first needed.
+
+    Every call ends within its limit plus a second, even if the disk hangs: it then raises Uncertain.
+    """
 
     def __init__(
         self,
@@ -48,16 +51,17 @@ class Session:
         self._is_closed = False
 
     async def write(self, work: Work[T], limit_s: float, mode: Mode = "rw") -> T:
-        """Run `work` alone in a write transaction: committed whole, or not at all."""
+        """Return the result of `work`, which is run in a write transaction: committed whole, or not at all."""
         return await self.call(lambda: self._write(work, limit_s, mode), limit_s)
 
     async def read(self, work: Work[T], limit_s: float) -> T:
         return await self.call(lambda: work(self.connection(limit_s)), limit_s)
 
     async def call(self, work: Callable[[], T], limit_s: float) -> T:
-        """Run `work` on the thread. Cancelling the caller does not stop it: what was begun there is also ended there.
+        """Return the result of `work`, which is run on the session's thread.
 
-        Raises Uncertain (no_answer) if it takes a second longer than the limit.
+        If the caller is cancelled, `work` still runs to its end there. Raises Uncertain (no_answer) if it takes a
+        second longer than the limit.
         """
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._sorted, work)
         future.add_done_callback(retrieve)
@@ -67,9 +71,9 @@ class Session:
         return future.result()
 
     def connection(self, limit_s: float, mode: Mode = "rw") -> sqlite3.Connection:
-        """Return the connection, opened on this thread, to the file that is at the path now.
+        """Return the connection to the file that is at the path now; open it if needed.
 
-        It waits for locks no longer than the limit.
+        Call it on the session's thread. The connection waits for locks no longer than the limit.
         """
         if self._connection is not None:
             self._leave_replaced()
@@ -82,25 +86,28 @@ class Session:
 
     @property
     def opened(self) -> sqlite3.Connection | None:
-        """The connection as it is, without a check of the file."""
+        """The connection if it is open, else None. It is not checked whether its file is still the one at the path."""
         return self._connection
 
     def must_be_in_place(self) -> None:
-        """Raise Unavailable if another file is at the path now: a commit would go into one that nobody reads."""
+        """Raise Unavailable if another file is at the path now; call it before a commit.
+
+        The commit would go into the old file, which nobody reads any more.
+        """
         if self._file is not None and (found := self._file.replaced()):
             self._leave(found)
             raise cut_off(found)
 
     def _must_have_stayed(self) -> None:
-        """Raise Uncertain if another file is at the path now: the commit may be in the one before it."""
+        """Raise Uncertain if another file is at the path now: the commit may have gone into the old file."""
         if self._file is not None and (found := self._file.replaced()):
             self._leave(found)
             raise Uncertain(f"{found} during a write, which may be in the file before.", code="file_replaced")
 
     def _leave_replaced(self) -> None:
-        """Drop the connection if another file, or none, has replaced the file.
+        """Close the connection if the file it has open is not at the path any more.
 
-        Raises ConfigurationError if side files of the old file remain, Unavailable if a transaction was open.
+        Raises ConfigurationError if side files of the old file are still there, Unavailable if a transaction was open.
         """
         assert self._file is not None, "set with the connection"
         if found := self._file.replaced():
@@ -134,7 +141,7 @@ class Session:
         return result
 
     def roll_back(self) -> None:
-        """Roll back if a transaction is open. Call it on this thread only."""
+        """Roll back if a transaction is open. Call it on the session's thread only."""
         if self._connection is not None and self._connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
@@ -146,7 +153,10 @@ class Session:
             raise faults.of_statement(error, self.path, self._statements) from error
 
     def _readably(self, work: Callable[[], T]) -> T:
-        """Run `work`. If a text is not UTF-8, run it again with such bytes as escapes: it must not block other rows."""
+        """Return the result of `work`. If a text in a row is not UTF-8, run `work` again, with such bytes as escapes.
+
+        One broken text must not make all other rows unreadable.
+        """
         try:
             return work()
         except sqlite3.OperationalError as error:
@@ -170,10 +180,10 @@ class Session:
 
 
 def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
-    """Connect in autocommit, so that only this code begins transactions; creates a file only with the mode "rwc".
+    """Return a new connection that is in autocommit, so that only our code begins transactions.
 
-    What is committed survives a loss of power: with less than FULL, which SQLite may be built with as its default, a
-    file in WAL mode loses its last commits then, and an epoch could be granted twice.
+    Only the mode "rwc" makes the file. The connection uses `synchronous = FULL`, so that what is committed survives a
+    loss of power: with less, a file in WAL mode loses its last commits, and an epoch could be granted twice.
     """
     file_rights.check(path)
     uri = f"file:{quote(path)}?mode={mode}"
@@ -187,7 +197,7 @@ def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
 
 
 def single(connection: sqlite3.Connection, sql: str, params: Mapping[str, Any] | tuple[()] = ()) -> Any:
-    """Return the only value of the only row."""
+    """Return the value of a statement that has one row with one column."""
     (value,) = connection.execute(sql, params).fetchone()
     return value
 

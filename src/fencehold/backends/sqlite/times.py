@@ -1,4 +1,4 @@
-"""Reads times and numbers from rows that plain SQL may have written: never raises, whatever is in them."""
+"""Reads times and numbers from rows that plain SQL may have written. No value in a row makes these functions raise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ YEAR_MIN, YEAR_MAX = 2, 9998  # a time outside of them does not exist in every t
 
 
 def nearest(text: str) -> dt.datetime:
-    """Return the time in a row, or the nearest that exists: 28 February for the 30th, 23:59 for 24 o'clock.
+    """Return the time in the text; if there is no such time, the nearest one: 28 February for the 30th of that month.
 
-    The tables refuse such a row, but one that was made before they did must not stop a worker or a command.
+    The tables refuse such a text, but a row that was made by an older version must not stop a worker or a command.
     """
     try:
         read = dt.datetime.fromisoformat(text)
@@ -24,7 +24,7 @@ def nearest(text: str) -> dt.datetime:
 
 
 def whole(value: Any) -> int:
-    """Return the number in a row; 0 if it is none."""
+    """Return the value as a whole number; 0 if it is not a number."""
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -32,7 +32,10 @@ def whole(value: Any) -> int:
 
 
 def _clamped(text: str) -> dt.datetime:
-    """Read each part at its fixed place in the text, which the table does check, and limit it to its range."""
+    """Return the time whose parts are read at their fixed places in the text, each limited to its range.
+
+    The tables do check that each part is at its place.
+    """
     year = min(max(_number(text[:4]), YEAR_MIN), YEAR_MAX)
     month = min(max(_number(text[5:7]), 1), 12)
     day = min(max(_number(text[8:10]), 1), calendar.monthrange(year, month)[1])

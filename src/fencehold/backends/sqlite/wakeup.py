@@ -1,4 +1,4 @@
-"""SQLite cannot notify other processes of a change, but it can report cheaply whether the file has changed at all."""
+"""Notices changes of leases. SQLite cannot notify other processes, but it reports cheaply that the file has changed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LOOK_LIMIT_S = 1.0
 
 
 class FileWatch:
-    """Gives hints that something changed, never what.
+    """Watches the file, and calls every hint when it has changed; what has changed is not known.
 
-    A released lease is noticed within a quarter of a second, not only at the next poll.
+    So a released lease is noticed within a quarter of a second, not only at the next poll.
     """
 
     def __init__(self, session: Session, statements: Statements) -> None:
@@ -30,7 +30,7 @@ class FileWatch:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """Start to watch the file. Always False: SQLite cannot notify, so callers poll."""
+        """Start to watch the file. Always return False: SQLite cannot notify, so callers must still poll."""
         if self._task is None:
             self._task = asyncio.create_task(self._look(await self._seen()))
         return False

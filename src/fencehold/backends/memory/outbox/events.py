@@ -141,7 +141,10 @@ class MemoryEventAdmin:
         return [row.new.tracking_id for row in chosen]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
-        """Remove finished events; dead letters only if `which` names that status."""
+        """Remove finished events that match `which`, up to `limit`, and return how many; a dry run only counts them.
+
+        Dead letters are removed only if `which` names their status.
+        """
         named = which.statuses or (Status.COMPLETED,)
         with self._shelf.lock:
             finished = (row for row in self._chosen(which) if row.stored.status in PURGEABLE)
@@ -167,7 +170,10 @@ class MemoryEventAdmin:
 
 
 class MemoryEventsInTx:
-    """Memory has no transaction to join: raises ConfigurationError (bad_connection) if a connection is given."""
+    """The verbs for an event in a caller's transaction, which memory does not have.
+
+    So a connection is refused with ConfigurationError (bad_connection); without one, `first_time` works at once.
+    """
 
     def __init__(self, shelf: EventShelf) -> None:
         self._shelf = shelf
@@ -179,9 +185,9 @@ class MemoryEventsInTx:
         return ""
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        """Memory has no transaction to join: the event is remembered at once.
+        """Remember at once that the consumer has seen the event. Return whether it had not seen it before.
 
-        Raises ConfigurationError (bad_connection) if a `target` is given.
+        Raises ConfigurationError (bad_connection) if a `target` is given, because memory has no transaction to join.
         """
         if target is not None:
             raise no_transactions()

@@ -1,4 +1,4 @@
-"""The events of one outbox in memory, and how the rule table changes them."""
+"""The events of one outbox in memory, and the methods that change them by the rule table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Aggregate = tuple[str | None, str]
 
 @dataclass
 class Kept:
-    """One event: what was added, and the columns that rules read and write."""
+    """One event as the store keeps it: what was added, and the columns that the rules read and write."""
 
     id: int
     new: NewEvent
@@ -34,7 +34,10 @@ class Kept:
 
 @dataclass
 class EventShelf:
-    """The events of one outbox. One lock makes every verb atomic. Rows are in the order of their ids."""
+    """The events of one outbox in memory, in the order of their ids. One lock makes every verb atomic.
+
+    `relays`: the functions to call when events were added. `fired`: the ids of the rules that were applied so far.
+    """
 
     now: Callable[[], dt.datetime]
     rows: dict[int, Kept] = field(default_factory=dict)
@@ -49,7 +52,7 @@ class EventShelf:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, event: NewEvent) -> bool:
-        """Add the event unless its tracking id is there already. Return whether it was added."""
+        """Add the event, unless one with its tracking id is there. Return whether it was added."""
         if event.tracking_id in self.by_tracking_id:
             return False
         now = self.now()
@@ -60,7 +63,10 @@ class EventShelf:
         return True
 
     def apply(self, event_id: int, verb: Verb, request: Request) -> Kept | None:
-        """Apply the verb by the rule table. Return the row as it is then, or None if the verb was refused."""
+        """Change the event as the rule table says. Return the event after the change.
+
+        None if there is no such event, or if the table refuses the verb.
+        """
         row = self.rows.get(event_id)
         outcome = apply(row.stored, verb, request) if row else None
         if row is None or outcome is None:
@@ -74,11 +80,11 @@ class EventShelf:
         return row
 
     def remove(self, row: Kept) -> None:
-        """Remove a finished event, which is not in `unfinished`."""
+        """Remove an event that is finished, and so is not in `unfinished`."""
         del self.rows[row.id], self.by_tracking_id[row.new.tracking_id]
 
     def candidates(self, ask: ClaimAsk) -> Iterator[Kept]:
-        """Return the events that may be claimed now, the most urgent first."""
+        """Return the events that a claim may take now, the most urgent first."""
         now = self.now()
         free = [
             row

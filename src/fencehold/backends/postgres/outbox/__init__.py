@@ -1,1 +1,1 @@
-"""The outbox on PostgreSQL: its connection, its statements in sql/outbox/, and how parameters and rows are converted."""
+"""The outbox on PostgreSQL: its connection, its statements in sql/outbox/, and its parameters and rows."""

@@ -1,1 +1,1 @@
-"""Our work in a transaction that a caller owns: each step written once, for every database and kind of connection."""
+"""Our statements in a transaction that a caller owns, written once for every database and kind of connection."""

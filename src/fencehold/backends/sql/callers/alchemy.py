@@ -1,4 +1,7 @@
-"""SQLAlchemy's sessions and connections (SQLModel's among them), with any driver. SQLAlchemy need not be installed."""
+"""Sessions and connections of SQLAlchemy (SQLModel's among them) that callers give, with any driver.
+
+SQLAlchemy need not be installed.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,33 @@ T = TypeVar("T")
 
 
 def alchemy(target: Any, dialect: str, statements: Statements, given: object) -> CallersConnection | None:
-    """Return the session or connection wrapped; None if it is not of SQLAlchemy, or for another kind of database."""
+    """Return `target` as one of our kinds of connection.
+
+    None if it is not a session or connection of SQLAlchemy, or if it is for another kind of database.
+    """
     if not is_sqlalchemy(target, dialect):
         return None
     return (AsyncAlchemy if is_of(target, "sqlalchemy.ext.asyncio") else Alchemy)(target, statements, given)
 
 
 def is_sqlalchemy(target: Any, dialect: str) -> bool:
-    """Whether `target` is of SQLAlchemy, executes statements (unlike an engine or a transaction), and has this dialect.
+    """Whether `target` is a session or connection of SQLAlchemy for a database of this dialect.
 
-    The dialect of a session with another engine for each table is not known, and passes.
+    An engine and a transaction are not: they execute no statements. A session that uses several engines has no known
+    dialect, and counts.
     """
     return is_of(target, "sqlalchemy") and hasattr(target, "execute") and dialect_of(target) in (dialect, "")
 
 
 class Alchemy(CallersSyncConnection):
-    """A sync session or connection."""
+    """A sync session or connection of SQLAlchemy that a caller gave."""
 
     @functools.cached_property
     def _connection(self) -> Any:
-        """A session's connection, or `target` itself. SQLModel's own execute() is deprecated, and warns."""
+        """The connection of a session, or `target` if it is a connection itself.
+
+        Statements use it, because SQLModel's own session.execute() is deprecated and warns.
+        """
         return self.target.connection() if callable(getattr(self.target, "connection", None)) else self.target
 
     @property
@@ -41,7 +51,7 @@ class Alchemy(CallersSyncConnection):
 
     @property
     def is_autocommit(self) -> bool:
-        """All drivers under SQLAlchemy show it."""
+        """Whether each write is committed at once, as the driver's connection shows."""
         return getattr(self._connection.connection.dbapi_connection, "autocommit", False) is True
 
     @property
@@ -60,12 +70,15 @@ class Alchemy(CallersSyncConnection):
         self.target.rollback()
 
     def close(self) -> None:
-        """Invalidate the driver's connection: SQLAlchemy refuses all statements until everything is rolled back."""
+        """Invalidate the driver's connection.
+
+        SQLAlchemy then refuses every statement until the caller has rolled everything back.
+        """
         self._connection.invalidate()
 
 
 class AsyncAlchemy(CallersConnection):
-    """An AsyncSession or AsyncConnection: SQLAlchemy runs the steps on the sync one inside it."""
+    """An AsyncSession or AsyncConnection of SQLAlchemy; our statements run on the sync one that it contains."""
 
     async def perform(self, steps_on: StepsOn[T]) -> T:
         result: T = await self.target.run_sync(
@@ -76,7 +89,7 @@ class AsyncAlchemy(CallersConnection):
 
 @functools.lru_cache(maxsize=512)
 def prepared(sql: str) -> Any:
-    """`sql` with `:name` parameters as SQLAlchemy's text()."""
+    """Return the statement `sql`, with `:name` parameters, as a text() of SQLAlchemy."""
     from sqlalchemy import text
 
     return text(sql)

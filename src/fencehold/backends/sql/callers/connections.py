@@ -1,7 +1,7 @@
-"""What a step asks of the caller's connection, and the connections that run it.
+"""The kinds of connection that callers give, and what a step may ask of them.
 
-A step is a generator without I/O: it yields what it asks, and gets the rows back. So it is written once; a sync
-connection runs it at once, an async one with `await`.
+A step is a generator without I/O: it yields a request (`Run` or `End`) and gets the rows back. So a step is written
+once: a sync connection runs it at once, an async connection with `await`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NO_PARAMS: Params = {}
 
 
 class Run(NamedTuple):
-    """Asks for the rows of a statement, by the name of its file."""
+    """The request for the rows of a statement, which is named by its file."""
 
     name: str
     params: Params = NO_PARAMS
 
 
 class End(Enum):
-    """Asks for an end of the caller's transaction. There are no rows."""
+    """The request to end the caller's transaction; the answer has no rows."""
 
     ROLL_BACK = auto()
     #: End the connection: nothing more can be written on it, and nothing committed.
@@ -43,19 +43,23 @@ Steps: TypeAlias = Generator[Ask, Rows, T]
 
 
 class CallersConnection(ABC):
-    """One kind of connection. Its properties do not ask the database; a kind overrides those that it can tell."""
+    """A connection that a caller gave; a subclass for each kind of library.
+
+    The properties never ask the database. The values here are for libraries that do not show more; a subclass overrides
+    those that its library shows.
+    """
 
     #: Whether the driver's errors reach the caller unchanged: its driver is not one of ours.
     keeps_errors = False
 
     def __init__(self, target: Any, statements: Statements, given: object = None) -> None:
-        """`given`: what the caller gave, if `target` was inside it."""
+        """`target`: the connection that runs statements. `given`: what the caller gave, if `target` was inside it."""
         self.target, self.statements = target, statements
         self.given = target if given is None else given
 
     @property
     def driver(self) -> Any:
-        """The driver's own connection."""
+        """The connection of the driver itself, also where a library wraps it."""
         return self.target
 
     @property
@@ -64,7 +68,7 @@ class CallersConnection(ABC):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open, and none would begin with a statement."""
+        """Whether no transaction is open, and the next statement would not begin one either."""
         return False
 
     @property
@@ -74,20 +78,23 @@ class CallersConnection(ABC):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether one is open. Also True where only the server knows."""
+        """Whether a transaction is open. Also True where only the server knows that."""
         return True
 
     @property
     def in_savepoint(self) -> bool:
-        """Whether a savepoint is open, to which the caller, or its library, may roll back after an error and go on."""
+        """Whether a savepoint is open.
+
+        The caller, or its library, may roll back to a savepoint after an error, and then go on and commit.
+        """
         return False
 
     @abstractmethod
     def perform(self, steps_on: StepsOn[T]) -> Awaitable[T]:
-        """Run the step that is made for this connection, and return its result.
+        """Make the step for this connection, run it, and return an awaitable with its result.
 
-        On a sync connection all is done when this returns. On an async one nothing begins before the result is awaited;
-        it is a coroutine then, which may be closed instead.
+        On a sync connection the step has run when this returns. On an async connection it begins when the result is
+        awaited; the result is then a coroutine, and closing it unused is allowed.
         """
 
 
@@ -96,11 +103,11 @@ StepsOn: TypeAlias = Callable[[CallersConnection], Steps[T]]
 
 
 class _Asked(CallersConnection):
-    """What a step asks for. On an async connection each of these returns an awaitable."""
+    """A connection with one method for each request of a step. On an async connection they return awaitables."""
 
     @abstractmethod
     def run(self, name: str, params: Params) -> Any:
-        """Return the rows of a statement; none if it has no result."""
+        """Return the rows of a statement; an empty list if it has no result."""
 
     def roll_back(self) -> Any:
         return self.target.rollback()
@@ -119,7 +126,7 @@ class CallersSyncConnection(_Asked):
         return Ready(self.drive(steps_on))
 
     def drive(self, steps_on: StepsOn[T]) -> T:
-        """Run the steps to their end, now. An error of what they ask for is raised at their `yield`."""
+        """Run the step to its end now, and return its result. An error of a request is raised at the step's `yield`."""
         steps = steps_on(self)
         rows: Any = None
         failed: BaseException | None = None
@@ -140,7 +147,10 @@ class CallersSyncConnection(_Asked):
 
 class CallersAsyncConnection(_Asked):
     async def perform(self, steps_on: StepsOn[T]) -> T:
-        """Do as `CallersSyncConnection.drive`, with `await`."""
+        """Run the step to its end with `await`, and return its result.
+
+        An error of a request is raised at the step's `yield`.
+        """
         steps = steps_on(self)
         rows: Any = None
         failed: BaseException | None = None

@@ -1,4 +1,4 @@
-"""What the steps must know of one kind of database. Each backend supplies one."""
+"""What the steps in callers' transactions must know of one kind of database. Each backend supplies one Dialect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencehold.model.errors import ConfigurationError
 
 
 class Refusals(Protocol):
-    """The errors of one kind of work (a fence, or writes of an outbox), each with its own words."""
+    """The errors with which one kind of work (a fence, or writes of an outbox) refuses a connection."""
 
     def bad_connection(self, target: object) -> ConfigurationError: ...
 
@@ -22,9 +22,10 @@ class Refusals(Protocol):
 
 
 class Dialect(ABC):
-    """What the steps need of one kind of database.
+    """One kind of database, as the steps in callers' transactions use it.
 
-    `write` runs our writes in the caller's transaction. A fence asks with `run`, and `poison` follows its refusal.
+    A write runs through `write`. A fence asks through `run`; if it is refused, `poison` makes the transaction unable to
+    commit.
     """
 
     name: ClassVar[str]  # as SQLAlchemy spells it
@@ -35,26 +36,30 @@ class Dialect(ABC):
 
     @abstractmethod
     def own(self, target: object, statements: Statements, given: object) -> CallersConnection | None:
-        """Return the connection of a driver for this database wrapped; None if it is of no such driver."""
+        """Return `target` as one of our kinds of connection, if it is of a driver for this database; else None.
+
+        `given`: the object that the caller gave, which may contain `target`.
+        """
 
     def run(self, connection: CallersConnection, name: str, params: Params = NO_PARAMS) -> Steps[Rows]:
         """Return the rows of a statement, after the checks that this database needs."""
         return (yield Run(name, params))
 
     def poison(self, connection: CallersConnection) -> Steps[None]:
-        """Make the whole transaction unable to commit, with every savepoint in it.
+        """Make the caller's whole transaction unable to commit, with every savepoint in it.
 
-        Here: undo it. If a savepoint of SQLAlchemy's is open, end the connection instead, so that nothing can follow.
+        Unless a subclass does otherwise, the transaction is rolled back. If a savepoint of SQLAlchemy's is open, the
+        connection is ended instead, so that nothing can follow.
         """
         yield End.CLOSE if connection.in_savepoint else End.ROLL_BACK
 
     def write(
         self, connection: CallersConnection, name: str, batch: Sequence[Params], refusals: Refusals
     ) -> Steps[list[Rows]]:
-        """Run the statement for each of the batch and return the rows of each.
+        """Run the statement `name` once for each parameters in `batch`; return the rows of each run.
 
-        Raises an error of `refusals` where the statement itself cannot know that it is outside of a transaction, or in
-        another database.
+        A subclass raises an error of `refusals` where the statement itself cannot find out that no transaction is open,
+        or that this is another database.
         """
         answers: list[Rows] = []
         for params in batch:
@@ -64,8 +69,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def is_elsewhere(self, error: Exception) -> bool:
-        """Whether the error of a write means that our tables are not there: it is another database."""
+        """Whether a write's error says that our tables are missing: the connection leads to another database."""
 
     @abstractmethod
     def fault(self, error: Exception, statements: Statements) -> BaseException:
-        """Return our error for a driver's error of a write, also inside SQLAlchemy's; any other error unchanged."""
+        """Return our error for an error of this driver, also if SQLAlchemy wraps it; any other error unchanged."""

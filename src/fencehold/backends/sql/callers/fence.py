@@ -1,4 +1,4 @@
-"""`term.fence(connection)` and what makes a refused transaction unable to commit."""
+"""The fence in a caller's transaction (`term.fence(connection)`): a refused transaction is made unable to commit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 
 
 class CallersFence(CallersWork):
-    """The fence of one lease table, in transactions of the callers'. A backend says how to ask, and what may fail."""
+    """The fence of one lease table, on connections that callers give.
+
+    A subclass for each database says how to ask the store (`ask`), and which errors of that are also a refusal
+    (`failure`).
+    """
 
     def fence(self, given: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        """Raises unless the transaction is fenced; a refusal makes it unable to commit, whatever the caller does then.
+        """Check the lease in the caller's transaction, and lock it there. Returns None if the transaction is fenced.
 
-        `over`: the term has ended here already, so the store is not asked.
+        Otherwise it raises the refusal, such as LeaseLost, and the transaction cannot commit, whatever the caller does
+        then. `over`: the term is over in this process already, so the refusal is raised without asking the store.
         """
         return self.perform(given, lambda connection: self.fenced(connection, key, over))
 
     def spoil(self, given: object) -> Awaitable[None]:
-        """After this, nothing that was begun there and not yet committed can be committed."""
+        """Make the transaction that is open on this connection unable to commit."""
         return self.connection(given).perform(self.spoiled)
 
     def fenced(self, connection: CallersConnection, key: TermKey, over: bool = False) -> Steps[None]:
@@ -55,15 +60,16 @@ class CallersFence(CallersWork):
 
     @abstractmethod
     def ask(self, connection: CallersConnection, key: TermKey) -> Steps[FenceholdError | None]:
-        """Ask the store. Return None if it is fenced now, else the refusal, for which the transaction must fail.
+        """Ask the store whether the lease is still the holder's, and lock it. Return None if that is so.
 
-        Raises ConfigurationError (fence_outside_transaction) if no transaction is open.
+        Else return the refusal; the caller makes the transaction unable to commit and raises it. Raises
+        ConfigurationError (fence_outside_transaction) if no transaction is open.
         """
 
     def failure(self, error: BaseException, key: TermKey) -> BaseException | None:
-        """Return the error to raise for one of `ask`, if the transaction must fail for it too; else None.
+        """Return the error to raise for `error`, which `ask` raised, and for which the transaction must fail too.
 
-        None is for databases where a transaction that was not fenced has not failed either.
+        None, the default: `error` is raised as it is, and the transaction stays as it is.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""What a caller gave: of which library it is, the connection inside it, and what errors say of it."""
+"""Recognizes what a caller gave as a connection: its library, the connection inside it, and its name for messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from fencehold.model.errors import ConfigurationError
 
 
 def is_of(target: object, *packages: str) -> bool:
-    """Whether the class of `target`, or a base class, is from one of these packages; they need not be installed."""
+    """Whether the class of `target`, or one of its base classes, is from one of these packages.
+
+    The packages need not be installed.
+    """
     kind: Any = type(target)
     return _is_of(kind, packages)
 
@@ -21,14 +24,17 @@ def _is_of(kind: Any, packages: tuple[str, ...]) -> bool:
 
 
 def is_class(target: object, *names: str) -> bool:
-    """Whether the class of `target`, or a base class, is one of these: `package.Class`, without the module between."""
+    """Whether the class of `target`, or one of its base classes, is named in `names`.
+
+    A name is `package.Class`; the modules between the package and the class are left out.
+    """
     return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in names for base in type(target).__mro__)
 
 
 def unwrapped(target: Any) -> Any:
-    """Return the session behind a registry, or the driver's connection behind Django's; anything else unchanged.
+    """Return the connection or session to use: what a scoped session of SQLAlchemy, or Django's connection, contains.
 
-    Raises ConfigurationError (bad_connection) if Django has no connection open.
+    Anything else is returned unchanged. Raises ConfigurationError (bad_connection) if Django's connection is not open.
     """
     if is_of(target, "sqlalchemy.orm.scoping", "sqlalchemy.ext.asyncio.scoping"):
         return target()
@@ -44,7 +50,7 @@ def unwrapped(target: Any) -> Any:
 
 
 def dialect_of(target: Any) -> str:
-    """Return the dialect's name; empty if it is unknown."""
+    """Return SQLAlchemy's name for the kind of database that `target` connects to; empty if it is unknown."""
     try:
         return str((target.get_bind() if hasattr(target, "get_bind") else target).dialect.name)
     except Exception:  # noqa: BLE001 - the statement itself then fails with the cause
@@ -58,7 +64,7 @@ def kind_of(target: object) -> str:
 
 
 def begin_on(given: object) -> str:
-    """Return how to begin a transaction on `given`; empty for a driver's own connection."""
+    """Return a hint how to begin a transaction on `given`, for Django and SQLAlchemy; empty for other connections."""
     if is_of(given, "django"):
         return "Do it, and your own writes, inside `with transaction.atomic():`, in the same thread."
     if not is_of(given, "sqlalchemy"):

@@ -1,4 +1,4 @@
-"""`outbox.add(tx=)` and `outbox.first_time(tx=)`: written with the caller's change, or not at all."""
+"""`outbox.add(tx=)` and `outbox.first_time(tx=)`: our writes in a caller's transaction, which commits both or none."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ RunsOwn: TypeAlias = Callable[[str, Params, float], Awaitable[Sequence[Any]]]
 
 
 class CallersOutbox(CallersWrites):
-    """One outbox of one database, on connections of the callers'. A backend says how it answers."""
+    """One outbox, on connections that callers give. A subclass for each database reads the statements' answers."""
 
     def __init__(self, dialect: Dialect, statements: Statements, run: RunsOwn | None) -> None:
-        """`run` runs a statement on the outbox's own connection. None: outboxes are not told apart by an identity."""
+        """`run` runs a statement on the outbox's own connection; it reads the id that tells this outbox from others.
+
+        None: this database has no such id.
+        """
         super().__init__(dialect, statements)
         self._run = run
 
     async def identity(self, limit_s: float) -> str:
-        """Return the outbox's id; empty without a `run`."""
+        """Return the id that tells this outbox from one of the same name in another database; empty without a `run`."""
         if self._run is None:
             return ""
         return wrong_store.identity_of(await self._run("identity", {}, limit_s), self.statements.table)
@@ -41,7 +44,7 @@ class CallersOutbox(CallersWrites):
 
     @abstractmethod
     def batch(self, events: Sequence[NewEvent], outbox_id: str) -> Sequence[Params]:
-        """Return the parameters of each run of the statement `add`."""
+        """Return the parameters for the statement `add`: one set for each time that it must run."""
 
     def _added(self, connection: CallersConnection, batch: Sequence[Params]) -> Steps[list[str]]:
         return self.ids_added(connection, batch, (yield from self.written(connection, "add", batch)))
@@ -52,16 +55,16 @@ class CallersOutbox(CallersWrites):
 
     @abstractmethod
     def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
-        """Return the ids that were added.
+        """Return the tracking ids of the events that were added; an event whose id was known already is left out.
 
-        Raises ConfigurationError if the answers say that this is another outbox, or no transaction.
+        Raises ConfigurationError if the answers say that this is another outbox, or that no transaction is open.
         """
 
     @abstractmethod
     def is_first(self, connection: CallersConnection, rows: Rows) -> bool:
-        """Whether the rows of `first_time` say that it is the first time.
+        """Return whether this consumer sees the event for the first time, from the rows of the statement `first_time`.
 
-        Raises ConfigurationError if they say that this is another outbox, or no transaction.
+        Raises ConfigurationError if the rows say that this is another outbox, or that no transaction is open.
         """
 
     def outside(self, connection: CallersConnection, what_happened: str = NOTHING_WRITTEN) -> ConfigurationError:

@@ -1,4 +1,4 @@
-"""Work in a transaction that a caller owns: finds out what was given, and runs the steps on it."""
+"""Work of ours in a transaction that a caller owns: recognizes the connection, and runs our steps on it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ NOTHING_WRITTEN = "Nothing was written."
 
 
 class CallersWork(ABC):
-    """One kind of work, on one set of tables. A subclass has its steps, and its errors in its own words."""
+    """One kind of work on one set of tables: a fence, or the writes of an outbox.
+
+    A subclass has the steps, which are generators without I/O (connections.py), and the texts of the errors.
+    """
 
     def __init__(self, dialect: Dialect, statements: Statements) -> None:
         self.dialect, self.statements = dialect, statements
 
     def perform(self, given: object, steps_on: StepsOn[T]) -> Awaitable[T]:
-        """Run a step on what the caller gave: on a sync connection at once, on an async one when it is awaited."""
+        """Run a step on the connection that the caller gave, and return an awaitable with its result.
+
+        On a sync connection the step has run when this returns; on an async one it runs when the result is awaited.
+        Raises ConfigurationError at once for an object that is no connection, or if no transaction can be open.
+        """
         connection = self.connection(given)
         self.check(connection)
         return connection.perform(steps_on)
@@ -33,7 +40,7 @@ class CallersWork(ABC):
     def connection(self, given: Any) -> CallersConnection:
         """Return what the caller gave as one of our kinds of connection.
 
-        Raises ConfigurationError (bad_connection) for what is no connection to this kind of database.
+        Raises ConfigurationError (bad_connection) if it is no connection to this kind of database.
         """
         target = unwrapped(given)
         found = self.dialect.own(target, self.statements, given)
@@ -43,13 +50,13 @@ class CallersWork(ABC):
         return found
 
     def check(self, connection: CallersConnection) -> None:
-        """Raise what is wrong at first sight. For an async connection this is before the await."""
+        """Raise ConfigurationError if the connection cannot be used, as far as is known without asking the database."""
         if connection.is_idle:
             raise self.outside(connection)
 
     @abstractmethod
     def bad_connection(self, target: object) -> ConfigurationError:
-        """Return the error for what is no connection to this kind of database."""
+        """Return the error for an object that is no connection to this kind of database."""
 
     @abstractmethod
     def outside(self, connection: CallersConnection) -> ConfigurationError:
@@ -57,10 +64,13 @@ class CallersWork(ABC):
 
 
 class CallersWrites(CallersWork):
-    """Writes of our own that commit or fail with the caller's. A subclass says what they are about."""
+    """Writes of ours that commit, or are rolled back, with the caller's transaction."""
 
     def written(self, connection: CallersConnection, name: str, batch: Sequence[Params]) -> Steps[list[Rows]]:
-        """Run the statement for each of the batch and return the rows of each; the database's errors become ours."""
+        """Run the statement `name` once for each parameters in `batch`; return the rows of each run.
+
+        Raises our error for an error of the database; an error of a driver that is not ours stays unchanged.
+        """
         try:
             return (yield from self.dialect.write(connection, name, batch, self))
         except Exception as error:
@@ -87,13 +97,22 @@ class CallersWrites(CallersWork):
 
     @abstractmethod
     def outside(self, connection: CallersConnection, what_happened: str = NOTHING_WRITTEN) -> ConfigurationError:
-        """Return the error for a connection that is in no transaction. `what_happened`: to what was to be written."""
+        """Return the error for a connection on which no transaction is open.
+
+        `what_happened`: a sentence that says what happened to the rows that were to be written.
+        """
 
     @abstractmethod
     def elsewhere(self, where: str = "") -> ConfigurationError:
-        """Return the error for a connection to another database; `where` names both, where databases are files."""
+        """Return the error for a connection to another database than the outbox's.
+
+        `where` names the two files, on a database that is a file.
+        """
 
 
 def begin_hint(connection: CallersConnection, plain: str) -> str:
-    """Return how to begin a transaction on what the caller gave; `plain` says it for a driver's own connection."""
+    """Return a hint how to begin a transaction on what the caller gave.
+
+    `plain` is the hint for a driver's own connection, without a library around it.
+    """
     return begin_on(connection.given) or plain

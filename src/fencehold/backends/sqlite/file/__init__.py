@@ -1,1 +1,1 @@
-"""The file of a SQLite database: its rights, its file system, and whether it is still the one opened."""
+"""The file of a SQLite database: may it be opened, is its file system safe, and is it still the file at its path?"""

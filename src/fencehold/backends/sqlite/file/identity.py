@@ -1,4 +1,4 @@
-"""Detects whether a path still leads to the file that was opened: a restored backup can replace it without notice."""
+"""Finds out whether a path still leads to the file that was opened: a restored backup replaces it without notice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Identity = tuple[int, int] | None  # device and inode; None: no file
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What is at the path now, instead of the file that was opened; `left`: that file's side files that still exist."""
+    """Says that the file that was opened is not at its path any more; `is_gone`: no file is there now.
+
+    `left`: the side files (-wal, -shm) of the file that was opened which are still there.
+    """
 
     path: str
     is_gone: bool
@@ -25,7 +28,10 @@ class Replaced:
 
 
 class OpenFile:
-    """The identity of a file, taken right before it is opened. While it is open, no other file can have it."""
+    """Knows the identity (device and inode) of a file, taken right before the file is opened.
+
+    While the file is open, no other file can have this identity.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # now: the process may change its directory
@@ -37,7 +43,7 @@ class OpenFile:
         return self._main is not None
 
     def replaced(self) -> Replaced | None:
-        """Return what replaced the file; None if it is still the one at the path."""
+        """Return a Replaced if another file, or none, is at the path now; None if the file that was opened is."""
         sides = self._side_files() if None in self._sides else self._sides
         main = _identity(self._path)
         if main == self._main:
@@ -52,7 +58,7 @@ class OpenFile:
 
 
 def mixed(found: Replaced) -> ConfigurationError:
-    """Return the error for side files of the old file beside a new one.
+    """Return the error for a new file beside which the side files of the old file are still there.
 
     SQLite would read the new file together with the old journal.
     """

@@ -1,4 +1,4 @@
-"""Finds which file a caller's connection leads to. If it is not the store's, the error names both files."""
+"""Finds out whether a caller's connection leads to the store's file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 
 def elsewhere(rows: Iterable[Sequence[Any]], path: str) -> str:
-    """Return in words where the connection leads and where it should lead; empty if it leads to our file.
+    """Return in words to which file the connection leads instead of `path`; empty if it leads to `path`.
 
-    `rows` are those of the statement `file`. Attached files do not count: a commit to two files is not one commit.
+    `rows` are those of the statement `file`. Attached files do not count, because a commit to two files is not one
+    commit.
     """
     for file in (file for _, place, file in rows if place == "main"):
         try:

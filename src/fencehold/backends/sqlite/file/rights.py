@@ -1,4 +1,4 @@
-"""Checks whether a SQLite file may be opened: files that opening makes beside it can keep its owner from writing."""
+"""Checks whether this process may open a SQLite file: opening makes side files, which may lock other users out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _VERSIONS_AT = 18
 
 
 def check(path: str) -> None:
-    """Raise ConfigurationError (read_only) if this process may only read a file in WAL mode that nobody has open.
+    """Raise ConfigurationError (read_only) if this process may not write the file, which is in WAL mode and not open.
 
-    Even a reader would then make `-shm` and `-wal`. This user would own them, and users that may write the file could
-    not write any more.
+    SQLite would make the side files -shm and -wal even for a reader. They would belong to this user, and users that may
+    write the file could not write any more.
     """
     if os.path.exists(f"{path}-shm") or not os.path.exists(path) or _is_writable(path) or not _is_wal(path):
         return
@@ -30,7 +30,7 @@ def check(path: str) -> None:
 
 
 def unwritable_folder(path: str) -> str:
-    """The folder, if it alone is what this process cannot write; empty otherwise."""
+    """Return the file's folder if this process may write the file but not the folder; empty otherwise."""
     folder = os.path.dirname(os.path.abspath(path))
     return folder if _is_writable(path) and not _is_writable(folder) else ""
 

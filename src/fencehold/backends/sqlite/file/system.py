@@ -1,4 +1,4 @@
-"""Reports which kind of file system a SQLite file is on, and how much room there is.
+"""Finds out which kind of file system a SQLite file is on, and how much room is left there.
 
 SQLite's locks and shared memory work within one machine, not across several.
 """
@@ -58,7 +58,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def check(path: str) -> None:
-    """Raise ConfigurationError if the file lies, or would be made, where several machines may use it."""
+    """Raise ConfigurationError (shared_file_system) if several machines may use the file, or its place if it is new."""
     kind = kind_of(path)
     if kind in SHARED:
         raise ConfigurationError(
@@ -71,7 +71,7 @@ def check(path: str) -> None:
 
 
 def doubt(path: str) -> str | None:
-    """Return a warning about the file system that the file is on; None if nothing is known against it."""
+    """Return a warning about the kind of file system that the file is on; None if nothing is known against it."""
     kind = kind_of(path)
     if kind not in DOUBTFUL | SHARED:
         return None
@@ -79,7 +79,7 @@ def doubt(path: str) -> str | None:
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of the file system, such as `ext4`; empty where the system does not report it."""
+    """Return the kind of the file system that the path is on, such as `ext4`; empty if the system does not tell."""
     # Before the mounts are read: this triggers mounts on the path that are made on access (autofs, systemd).
     real = os.path.realpath(path)
     try:
@@ -102,13 +102,13 @@ def kind_among(mounts: str, path: Path) -> str:
 
 
 def _kind(kind: str, source: str) -> str:
-    """Some FUSE mounts do not report their kind; then the name of the mounted source may show it."""
+    """Return the kind of a mount. For a FUSE mount of no known kind it may be found in the name of its source."""
     named = f"fuse.{source}"
     return named if kind == "fuse" and named in SHARED | DOUBTFUL else kind
 
 
 def room_bytes(path: str) -> int | None:
-    """Return what this user can still write beside the file; None where the system does not report it."""
+    """Return how many bytes this user can still write beside the file; None if the system does not report it."""
     if sys.platform == "win32":
         return None
     if not hasattr(os, "statvfs"):

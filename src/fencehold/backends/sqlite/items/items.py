@@ -1,4 +1,4 @@
-"""Items on SQLite: binds parameters, runs statements and maps rows. The rules are in sql/items/."""
+"""Items on SQLite: sets parameters, runs statements and turns rows into items. The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Changed = tuple[bool, list[Row]]
 
 
 class SqliteItemPort:
-    """Every verb is one write transaction, or one read: executed whole, or not at all.
+    """The verbs on items of one kind. Each is one write transaction, or one read: executed whole, or not at all.
 
-    Rows are turned into values after it has ended.
+    Rows are turned into items after the transaction has ended, so that it is short.
     """
 
     def __init__(self, session: Session, statements: Statements, kind: str) -> None:
@@ -125,7 +125,10 @@ class SqliteItemPort:
         return await self._session.read(work, limit_s)
 
     def _change(self, connection: sqlite3.Connection, name: str, params: Params) -> Changed:
-        """Run a verb on one item. Return whether it was done, and the item as it is now, refused or not."""
+        """Run the statement of a verb on one item. Return whether it changed the item, and the item's row after it.
+
+        The rows are an empty list if there is no such item.
+        """
         is_done = bool(self._run(connection, name, params))
         return is_done, self._rows(connection, [params["id"]])
 
@@ -140,7 +143,7 @@ class SqliteItemPort:
 
 
 class SqliteItems:
-    """The items of one kind in one event loop, on a connection and a thread of their own."""
+    """The items of one kind in one event loop. They share one connection, which has a thread of its own."""
 
     def __init__(self, path: str, kind: str, facts: FactSink | None = None) -> None:
         statements = Statements("fencehold.backends.sqlite", ITEMS.default_table, topic=ITEMS)

@@ -35,7 +35,11 @@ def lease_params(lease_s: float) -> Params:
 
 
 def stretch_params(stretch: Stretch) -> Params:
-    """Times in the form of the column. An open end is the empty text, before every time, or `~`, after every time."""
+    """Return the parameters for a range of times, in the form of the column.
+
+    A range without a start begins at the empty text, which sorts before every time; one without an end ends at `~`,
+    which sorts after every time.
+    """
     since, before = stretch.since, stretch.before
     return {"since": _time(since) if since is not None else "", "before": _time(before) if before is not None else "~"}
 
@@ -45,7 +49,7 @@ def _time(at: dt.datetime) -> str:
 
 
 def item(row: Row) -> ItemRow:
-    """Return the item of a row; a lapsed lease is left out."""
+    """Return the item of a row. If its lease has lapsed, the item is returned without a holder."""
     item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row
     if holder_id is None or expires_at <= now:
         return ItemRow(item_id, state, nearest(state_timestamp), document, token)

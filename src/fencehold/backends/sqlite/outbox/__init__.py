@@ -1,1 +1,1 @@
-"""The outbox on SQLite: its statements of sql/outbox/, their parameters and rows, and hints about added events."""
+"""The outbox on SQLite: its statements in sql/outbox/, their parameters and rows, and hints about added events."""

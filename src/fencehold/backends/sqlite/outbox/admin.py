@@ -1,4 +1,4 @@
-"""The operator's verbs for an outbox on SQLite."""
+"""The verbs on an outbox on SQLite that an operator calls: count, find, redrive and purge events."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class SqliteEventAdmin:
         return await self._session.read(lambda c: c.execute(statement, params).fetchall(), limit_s)
 
     async def _change(self, name: str, params: Params, limit_s: float, dry_run: bool) -> list[tuple[Any, ...]]:
-        """Run the statement. A dry run runs it too and undoes it, so it returns exactly what the real run would."""
+        """Run the statement and return its rows.
+
+        With `dry_run` it is run too, and then undone, so the rows are exactly those of a real run.
+        """
 
         def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
             connection.execute("SAVEPOINT before")

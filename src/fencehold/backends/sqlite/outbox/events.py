@@ -1,4 +1,4 @@
-"""Events on SQLite: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
+"""Events on SQLite: sets parameters, runs statements and turns rows into events. The rules are in sql/outbox/."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from fencehold.ports.facts import FactSink
 
 
 class SqliteEventPort:
-    """Every verb is one write transaction: committed whole, or not at all.
+    """The verbs of producers, workers and the reaper. Each is one write transaction: committed whole, or not at all.
 
-    Only statements run inside it: parameters are made before, and rows become values after the commit.
+    Parameters are made before the transaction, and rows become events after it, so that it is short.
     """
 
     def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
@@ -100,7 +100,10 @@ class SqliteEventPort:
 
 
 class KeyChange:
-    """A statement for many keys, ready to run. If an id is repeated, it runs once more for each repetition."""
+    """A statement that changes the rows of many keys, with its parameters.
+
+    A statement answers by id, so if an id occurs twice among the keys, the statement runs twice.
+    """
 
     def __init__(self, statement: str, keys: Sequence[Any], params: dict[str, str] | None = None) -> None:
         self._statement = statement
@@ -111,7 +114,10 @@ class KeyChange:
         return [connection.execute(self._statement, params).fetchall() for params in self._batch]
 
     def answers(self, done: list[list[Row]]) -> list[tuple[Any, list[Any]]]:
-        """Return the keys that were not refused, as they were given, each with what else its row says."""
+        """Return the keys whose rows were changed, each with the values that follow the id in its row.
+
+        `done` is what `run` returned.
+        """
         changed: list[tuple[Any, list[Any]]] = []
         for some, found in zip(self._parts, done, strict=True):
             rows = {event_id: others for event_id, *others in found}
@@ -120,7 +126,7 @@ class KeyChange:
 
 
 class SqliteEvents:
-    """One outbox in one event loop, on a connection and a thread of its own."""
+    """One outbox in one event loop. All its parts share one connection, which has a thread of its own."""
 
     def __init__(self, path: str, table: str, facts: FactSink | None = None) -> None:
         if "." in names.table_name(table):

@@ -1,4 +1,4 @@
-"""Hints about added events: at once from this process, within 50 ms from any other."""
+"""Hints that events were added: at once if this process added them, within 50 ms if another process did."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _relays: dict[tuple[str, str], list[Relay]] = {}
 
 
 class Neighbours:
-    """All who listen in this process to the same table of the same file, on whatever thread."""
+    """Everybody in this process who waits for events of the same table in the same file, on all threads.
+
+    Each joins with a function (a relay) that passes the hint to its own event loop; `notify` calls the relays of all.
+    """
 
     def __init__(self, path: str, table: str) -> None:
         self._key = (os.path.realpath(path), table)
@@ -62,9 +65,9 @@ class SqliteEventHints:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """Start to listen. Always True: events that any process adds are noticed.
+        """Start to listen, and return True: events that any process adds are noticed.
 
-        SQLite does not notify of them; this looks at the file every 50 ms.
+        SQLite does not notify, so the file is read every 50 ms to see whether another process has added an event.
         """
         if self._relay is None:
             self._relay = self._to_this_loop()
@@ -105,7 +108,10 @@ class SqliteEventHints:
             return False  # the callers' own polls raise the error
 
     def _look(self, connection: sqlite3.Connection) -> bool:
-        """Whether an event was added. Every claim changes the file as well, but only a new event is worth a hint."""
+        """Return whether an event was added since the last call.
+
+        Every claim changes the file too, but only an added event is worth a hint.
+        """
         if connection is not self._looked_at:  # perhaps to another file, with other numbers
             self._looked_at, self._version, self._newest = connection, -1, 0
         version = int(single(connection, self._statements["changes"]))

@@ -36,7 +36,10 @@ def add_params(event: NewEvent) -> Params:
 
 
 def moment(at: dt.datetime) -> str:
-    """Return the time as the table keeps it, rounded up: an event is never due before the time that was asked for."""
+    """Return the time as text in the form of the column, rounded up to milliseconds.
+
+    Rounded up, so that an event is never due before the time that was asked for.
+    """
     return (at.astimezone(dt.UTC) + _SUB_MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -61,7 +64,10 @@ def failures_param(failures: Sequence[Failure]) -> str:
 
 
 def storable(text: str) -> str:
-    """Return the text in a form that can be stored: whatever an error's text contains, the failure must be stored."""
+    """Return the text with characters that cannot be stored replaced by escapes.
+
+    A failure must be stored, whatever the text of its error contains.
+    """
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
@@ -75,7 +81,7 @@ def filter_params(which: Filter) -> Params:
 
 
 def claims(rows: list[Row], token: str) -> list[Claim]:
-    """Return the claims in the order of claiming, which RETURNING does not keep."""
+    """Return the claims of the rows in the order of claiming, which SQLite's RETURNING does not keep."""
     by_turn: dict[tuple[int, str, int], Claim] = {}
     for (
         event_id, tracking_id, event_type, payload, locked_until, retry_count, max_retries, aggregate_id,
