@@ -1,1 +1,1 @@
-"""PostgreSQL 14 and newer, through psycopg 3."""
+"""The backend for PostgreSQL 14 and newer, through psycopg 3."""

@@ -1,4 +1,4 @@
-"""The PostgreSQL backend, put together from its parts."""
+"""The PostgreSQL backend as a whole: the class that makes its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any role can see of a cluster, and what that means for a failover: for `fencehold doctor`."""
+"""What any role can see of a cluster of servers, and the finding about failovers that follows from it."""
 
 from __future__ import annotations
 

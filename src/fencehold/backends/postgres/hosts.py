@@ -84,7 +84,7 @@ def in_order(info: str, found: Iterable[Place]) -> list[Place]:
 
 
 def at(info: str, place: Place) -> str:
-    """Return the connection string for this place alone."""
+    """Return the connection string that leads to this place alone, with all other settings of `info`."""
     given: dict[str, Any] = {key: value for key, value in conninfo_to_dict(info).items() if key not in KEYS}
     # Empty values are left out: with them libpq would read neither its environment nor a service file.
     return make_conninfo(**given, **{key: value for key, value in zip(KEYS, place, strict=True) if value})
@@ -124,7 +124,10 @@ def named(info: str) -> str:
 
 
 def _value(given: Mapping[str, Any], key: str) -> str:
-    """Return what libpq would use: the connection string's value, else the service file's, else the environment's."""
+    """Return the value that libpq would use for `key`; empty if there is none.
+
+    The connection string's value comes first, then the one of the service file, then the one of the environment.
+    """
     return str(given.get(key) or _of_service(given).get(key) or os.environ.get(KEYS[key], ""))
 
 

@@ -36,7 +36,7 @@ AGAIN_S = 0.25  # while one host is silent, those that refused are tried again: 
 def conninfo(url: str) -> str:
     """Return the URL in libpq's form, with settings that detect a dead server.
 
-    Raises ConfigurationError (bad_url) if it cannot be read; the driver's own parse error is never shown.
+    Raises ConfigurationError (bad_url) if the URL cannot be read; the driver's own parse error is never shown.
     """
     try:
         given = conninfo_to_dict(url)

@@ -1,1 +1,1 @@
-"""Shared by the backends of SQL databases: statements from files, callers' connections, hints for errors."""
+"""What the backends of SQL databases share: statements from files, callers' connections, hints for errors."""

@@ -1,1 +1,1 @@
-"""SQLite 3.35 and newer, from the standard library: the embedded default."""
+"""The backend for SQLite 3.35 and newer, through the sqlite3 of the standard library."""

@@ -1,4 +1,4 @@
-"""Checks a SQLite file for `fencehold doctor`: a write that is rolled back, its journal, its file system, its disk."""
+"""Checks a SQLite file for `fencehold doctor`: a write that is rolled back, the journal, the file system, free room."""
 
 from __future__ import annotations
 

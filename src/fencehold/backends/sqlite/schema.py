@@ -1,4 +1,4 @@
-"""Migrations on SQLite: all steps in one write transaction."""
+"""Migrations on SQLite: all steps run in one write transaction."""
 
 from __future__ import annotations
 

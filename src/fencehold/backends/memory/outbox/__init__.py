@@ -1,1 +1,1 @@
-"""The outbox in memory: events that the rule table itself changes."""
+"""The outbox in memory. Its events are changed by the rule table itself, not by statements."""

@@ -170,9 +170,9 @@ class MemoryEventAdmin:
 
 
 class MemoryEventsInTx:
-    """The verbs for an event in a caller's transaction, which memory does not have.
+    """The verbs that work in a caller's transaction, which memory does not have.
 
-    So a connection is refused with ConfigurationError (bad_connection); without one, `first_time` works at once.
+    `add` always raises ConfigurationError (bad_connection); `first_time` works at once if no connection is given.
     """
 
     def __init__(self, shelf: EventShelf) -> None:

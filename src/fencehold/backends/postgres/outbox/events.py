@@ -69,7 +69,7 @@ class Floors:
         self._by_priority = {level: self._by_priority.get(level, FROM_THE_BEGINNING) for level in levels}
 
     def reached(self, last: Mapping[int, tuple[dt.datetime, int]]) -> None:
-        """Move each priority's floor to the last event that was claimed of it."""
+        """Move the floor of each priority in `last` to the last event that was claimed with it: its due time and id."""
         for priority, (due_at, event_id) in last.items():
             self._by_priority[priority] = (due_at.isoformat(), event_id)
 

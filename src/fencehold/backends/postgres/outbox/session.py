@@ -24,7 +24,7 @@ class EventSession(PlannedSession):
     async def quick(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         """Run a statement and return its rows as `run` does, but without a task of its own, which costs less time.
 
-        Only for callers that are never cancelled: a cancel could not end the statement cleanly.
+        Only for callers that are never cancelled: psycopg's own clean-up after a cancel can hang.
         """
         return await self._following(lambda left_s: self._quick(name, params, left_s), limit_s)
 

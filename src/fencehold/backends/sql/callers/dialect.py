@@ -42,7 +42,10 @@ class Dialect(ABC):
         """
 
     def run(self, connection: CallersConnection, name: str, params: Params = NO_PARAMS) -> Steps[Rows]:
-        """Return the rows of a statement, after the checks that this database needs."""
+        """Return the rows of the statement `name`.
+
+        A subclass first checks the connection, where its database needs that.
+        """
         return (yield Run(name, params))
 
     def poison(self, connection: CallersConnection) -> Steps[None]:
