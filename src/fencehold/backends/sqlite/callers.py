@@ -81,7 +81,7 @@ class Aiosqlite(_OfSqlite, CallersAsyncConnection):
 
 
 class SqliteDialect(Dialect):
-    """SQLite, as the steps in callers' transactions use it.
+    """SQLite, as our work in callers' transactions uses it.
 
     `path`: the store's file. A caller's connection must lead to the same file.
     """

@@ -58,7 +58,7 @@ class SqliteLeases:
     async def _write(
         self, statement: str, batch: Sequence[dict[str, Any]], limit_s: float
     ) -> list[tuple[bool, Lease | None]]:
-        """Run the statement once for each parameters in `batch`, all in one transaction.
+        """Run the statement once for each set of parameters in `batch`, all in one transaction.
 
         Return for each whether the statement changed the row, and the lease in the row after that; None if there is no
         row.

@@ -1,4 +1,7 @@
-"""What the steps in callers' transactions must know of one kind of database. Each backend supplies one Dialect."""
+"""What our work in callers' transactions must know of one kind of database. Each backend supplies one Dialect.
+
+The work is written as steps: generators without I/O, which yield what they ask of the connection (connections.py).
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ class Refusals(Protocol):
 
 
 class Dialect(ABC):
-    """One kind of database, as the steps in callers' transactions use it.
+    """One kind of database, as our work in callers' transactions uses it.
 
-    A write runs through `write`. A fence asks through `run`; if it is refused, `poison` makes the transaction unable to
-    commit.
+    A write runs through `write`. A fence asks through `run`; if the fence is refused, `poison` makes the transaction
+    unable to commit.
     """
 
     name: ClassVar[str]  # as SQLAlchemy spells it
@@ -59,7 +62,7 @@ class Dialect(ABC):
     def write(
         self, connection: CallersConnection, name: str, batch: Sequence[Params], refusals: Refusals
     ) -> Steps[list[Rows]]:
-        """Run the statement `name` once for each parameters in `batch`; return the rows of each run.
+        """Run the statement `name` once for each set of parameters in `batch`; return the rows of each run.
 
         A subclass raises an error of `refusals` where the statement itself cannot find out that no transaction is open,
         or that this is another database.

@@ -67,7 +67,7 @@ class CallersWrites(CallersWork):
     """Writes of ours that commit, or are rolled back, with the caller's transaction."""
 
     def written(self, connection: CallersConnection, name: str, batch: Sequence[Params]) -> Steps[list[Rows]]:
-        """Run the statement `name` once for each parameters in `batch`; return the rows of each run.
+        """Run the statement `name` once for each set of parameters in `batch`; return the rows of each run.
 
         Raises our error for an error of the database; an error of a driver that is not ours stays unchanged.
         """
