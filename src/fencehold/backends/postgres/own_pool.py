@@ -22,8 +22,8 @@ from fencehold.ports.time_limit import fixed
 class Pool:
     """Up to `size` connections, each used for one statement at a time.
 
-    A connection that broke, or whose server takes no writes any more, is dropped. If it had been idle before, a
-    statement that may be repeated runs again on another connection.
+    A connection that broke, or whose server takes no writes any more, is dropped. If that connection had been kept from
+    an earlier statement, a statement that may be repeated runs again on another connection.
     """
 
     def __init__(self, info: str, statements: OwnStatements, size: int, commits: Commits) -> None:

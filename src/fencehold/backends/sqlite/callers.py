@@ -191,7 +191,7 @@ def is_missing(error: Exception) -> bool:
 
 
 def is_of_database(error: Exception) -> TypeGuard[sqlite3.Error]:
-    """Whether the error is one of SQLite, not one of a misuse: a closed connection, or one of another thread."""
+    """Whether the error comes from SQLite, not from a misuse: a closed connection, or a use from the wrong thread."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.ProgrammingError)
 
 

@@ -98,7 +98,8 @@ class SqliteTransaction:
     async def _raw(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of the caller's own statement; an error of sqlite3 is raised unchanged.
 
-        After a timeout or a cancellation, every later statement and the commit raise `given_up`.
+        After a timeout or a cancellation, every later statement and the commit raise ConfigurationError
+        (statement_given_up).
         """
         try:
             outcome = await self._session.call(lambda: _caught(work, self.connection), self._limit_s())
@@ -220,9 +221,10 @@ class SqliteFences:
         return GuardText(sql, self._statements.named("guard"), named, lambda: self._is_held(sql, named))
 
     def _is_held(self, guard: str, named: dict[str, Any]) -> bool | None:
-        """Whether the lease is still the one of this term, as the store says; None if the file cannot be read now.
+        """Whether the store says that the lease is still the one of this term; None if the file cannot be read now.
 
-        It only reads, which waits for nobody. A renewal would wait for the transaction that the caller itself has open.
+        This only reads, which waits for nobody. A renewal would wait for the transaction that the caller itself has
+        open.
         """
         try:
             with closing(connect(self._path, "rw", LOOK_LIMIT_S)) as connection:

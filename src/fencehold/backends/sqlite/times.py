@@ -10,7 +10,7 @@ YEAR_MIN, YEAR_MAX = 2, 9998  # a time outside of them does not exist in every t
 
 
 def nearest(text: str) -> dt.datetime:
-    """Return the time in the text; if there is no such time, the nearest one: 28 February for the 30th of that month.
+    """Return the time in the text; if there is no such time, the nearest one: 28 February for 30 February.
 
     The tables refuse such a text, but a row that was made by an older version must not stop a worker or a command.
     """

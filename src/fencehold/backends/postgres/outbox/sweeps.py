@@ -13,13 +13,15 @@ PART = 20  # sweeps may take 1/20 of the time: dead rows make them slow, and the
 
 
 class Sweeps:
-    """Decides for each claim whether it sweeps. One that may miss no event always does. Of a worker's claims these do:
+    """Decides for each claim whether it is a sweep. A claim that may miss no event always is one.
+
+    Of a worker's claims these are sweeps:
 
     - the first of each second
-    - one that comes without completed events, after a claim that got fewer events than it asked for: nothing is urgent
-    - the first after a suspect (an event that may have killed its workers) was claimed: only a sweep finds suspects
+    - one without completed events, after a claim that got fewer events than it asked for: such a worker is in no hurry
+    - the first that may take a suspect (recovered twice in a row) after one was claimed: only a sweep finds suspects
 
-    After a slow sweep no worker's claim sweeps for 20 times as long as that sweep took.
+    After a slow sweep no worker's claim is a sweep for 20 times as long as the slow one took.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -45,6 +47,6 @@ class Sweeps:
             self._had_suspect = False
 
     def claimed(self, ask: ClaimAsk, claims: Sequence[Claim]) -> None:
-        """Remember what a claim returned, which decides about the next; call it after every claim, sweep or not."""
+        """Remember what a claim returned, which decides whether the next one is a sweep. Call it after every claim."""
         self._is_drained = len(claims) < ask.limit
         self._had_suspect = self._had_suspect or any(claim.is_suspect for claim in claims)

@@ -23,7 +23,7 @@ Changed = tuple[bool, list[Row]]
 class SqliteItemPort:
     """The verbs on items of one kind. Each is one write transaction, or one read: executed whole, or not at all.
 
-    Rows are turned into items after the transaction has ended, so that it is short.
+    The rows of a write are turned into items after the transaction has ended, so that it is short.
     """
 
     def __init__(self, session: Session, statements: Statements, kind: str) -> None:
