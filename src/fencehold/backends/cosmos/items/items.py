@@ -146,7 +146,10 @@ class CosmosItemPort:
     async def _batch(
         self, verb: Verb, asked: Mapping[ItemKey, Request], limit_s: float
     ) -> dict[ItemKey, ItemAnswer | None]:
-        """Run the verb on each of these items and return each answer: the item, a refusal, or None if there is none now."""
+        """Run the verb on each of these items and return each answer: the item, a refusal, or None if there is no item.
+
+        Raises if one item got no answer; the caller may then repeat the whole batch.
+        """
         call = Call(self._wire, verb.value, limit_s)
         return await together({key: self._attempt(call, verb, key.id, one) for key, one in asked.items()})
 
