@@ -46,7 +46,10 @@ class Wire:
 
     @contextmanager
     def watched(self) -> Iterator[asyncio.Event]:
-        """Yield an event that is set when the other side closes. Only for a connection with no call under way."""
+        """Yield an event that is set when the server closes the connection.
+
+        Use it only while no call is under way on it.
+        """
         ended = asyncio.Event()
         if self._handle.fileno() < 0:
             ended.set()

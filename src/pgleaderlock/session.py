@@ -202,7 +202,7 @@ class PostgresSession:
         await self._watch(timeout_s, self._ended, self._news, stop)
 
     async def _watch(self, timeout_s: float, *events: asyncio.Event) -> None:
-        """Wait for one of the events or the timeout; meanwhile read the server's notifications."""
+        """Wait until one of the events is set, or for the timeout. Reads the server's notifications meanwhile."""
         loop = asyncio.get_running_loop()
         self._readable()  # data that came with the last answer wakes no reader
         if self._ended.is_set():

@@ -1,4 +1,4 @@
-"""Durations as people write them: 30, 0.5, timedelta, "30s", "5m"."""
+"""Turns durations as people write them (30, 0.5, timedelta, "30s", "5m") into seconds."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class HeartbeatSettings:
 
 
 class Check:
-    """Collects the problems of the settings; `done` raises one ConfigurationError that names all of them."""
+    """Collects problems of settings. `done` raises one ConfigurationError that names all of them."""
 
     def __init__(self, whose: str) -> None:
         self._whose = whose

@@ -26,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class TablesMade:
-    """The tables besides the leases: those that `init` has recorded as made and that are still there."""
+    """The tables, besides the lease table, that `init` has recorded as made and that still exist."""
 
     outboxes: list[str] = field(default_factory=list)
     has_items: bool = False

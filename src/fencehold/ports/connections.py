@@ -11,7 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 
 class BlockingConnection(Protocol):
-    """A connection of sqlite3, psycopg, mssql-python or SQLAlchemy; also sessions, SQLModel's and `scoped_session`."""
+    """A connection of sqlite3, psycopg, mssql-python or SQLAlchemy, or a session of SQLAlchemy or SQLModel.
+
+    A `scoped_session` is taken too.
+    """
 
     @property
     def execute(self) -> Any: ...

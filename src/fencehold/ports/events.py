@@ -65,7 +65,7 @@ Event = Claim
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
-    """Identifies one claim on one event. A renewal, a completion and a failure compare it with the row."""
+    """What identifies one claim on one event. A renewal, a completion and a failure compare it with the row."""
 
     id: int
     token: str
@@ -254,9 +254,10 @@ class EventAdmin(Protocol):
     async def redrive(
         self, which: Filter, root_cause: str, limit: int, spread_s: float, limit_s: float, dry_run: bool = False
     ) -> list[str]:
-        """Make up to `limit` events PENDING again, oldest first, the k-th due after k * `spread_s`.
+        """Make up to `limit` selected events PENDING again, the oldest first, and return their tracking ids.
 
-        Returns their tracking ids.
+        The k-th event is due after k * `spread_s` seconds, so that the events do not all run at once. `root_cause` is
+        stored with each event.
         """
         ...
 
@@ -273,7 +274,10 @@ class EventsInTx(Protocol):
     """
 
     def add(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        """Store the events and return the tracking ids of those that were not known yet, as EventPort.add does."""
+        """Store the events in the caller's transaction.
+
+        Return the tracking ids of those that were not known already.
+        """
         ...
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:

@@ -100,7 +100,7 @@ class OutageFacts(Facts):
 
 
 class LeaseFacts(Facts):
-    """Facts about one leader's lease, or, without an epoch, about a candidate for it."""
+    """Facts about one leader's lease; where `lease_epoch` is None, about a candidate, which does not lead."""
 
     def __init__(
         self, sink: FactSink, lease_name: Text = None, holder_id: Text = None, lease_epoch: Int = None,
@@ -243,7 +243,7 @@ class OutboxFacts(OutageFacts):
 
     @at(DEBUG)
     def reaper_failed(self, *, sql_error: str) -> None:
-        """A run of the reaper got no answer."""
+        """A run of the reaper got no answer from the store."""
 
     @at(INFO)
     def reaper_started(self, *, every_s: float) -> None:
@@ -272,7 +272,7 @@ class OutboxFacts(OutageFacts):
 
     @at(INFO)
     def events_redriven(self, *, event_type: str, count: int, root_cause: str) -> None:
-        """An operator made these events pending again."""
+        """An operator made failed events or dead letters pending again."""
 
     @at(INFO)
     def events_purged(self, *, count: int) -> None:
@@ -324,7 +324,7 @@ class WorkerFacts(OutageFacts):
 
     @at(DEBUG)
     def worker_heartbeat(self, *, sent: int, refused: int) -> None:
-        """Leases on events were renewed."""
+        """The leases on events of this worker were renewed, or refused."""
 
     @at(ERROR)
     def worker_heartbeat_failed(self, *, held: int, sql_error: str) -> None:
@@ -342,7 +342,7 @@ class WorkerFacts(OutageFacts):
 
     @at(WARNING)
     def worker_stuck(self, *, places: int, hung: int, handler: str, age_s: float) -> None:
-        """All places of the worker are taken by handlers that seem to hang."""
+        """The worker is stuck: as many handlers as it may run at once all seem to hang."""
 
     @at(DEBUG)
     def events_claimed(self, *, claimed: int) -> None:
@@ -366,7 +366,7 @@ class EventFacts(Facts):
 
     @at(WARNING)
     def event_lost(self, *, reason: str, error: Text = None, traceback: Text = None) -> None:
-        """The result of a handler was not recorded, because the event was no longer this worker's."""
+        """The store did not record the result of a handler, because the event was no longer this worker's."""
 
     @at(WARNING)
     def event_aborted(self, *, reason: str) -> None:
@@ -406,7 +406,7 @@ class ItemKindFacts(Facts):
 
     @at(DEBUG)
     def item_heartbeat(self, *, sent: int, refused: int) -> None:
-        """Leases on items were renewed."""
+        """The leases on items of this kind were renewed, or refused."""
 
     @at(ERROR)
     def item_heartbeat_failed(self, *, held: int, sql_error: str) -> None:
@@ -422,7 +422,7 @@ class ProcessorFacts(OutageFacts):
 
     @at(INFO)
     def processor_stopping(self, *, in_hand: int) -> None:
-        """The processor takes no more, and finishes what it has in hand."""
+        """The processor takes no more items, and waits for the handlers that run."""
 
     @at(INFO)
     def processor_stopped(self) -> None:

@@ -82,7 +82,10 @@ class Transaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection: of sqlite3, psycopg or mssql-python. Leave commit and rollback to the block."""
+        """Return the driver's own connection: of sqlite3, psycopg or mssql-python.
+
+        Do not commit or roll back on it: the end of the transaction's block does that.
+        """
         ...
 
     async def execute(self, statement: Statement, params: Params = None) -> Cursor:
@@ -99,7 +102,10 @@ class SyncTransaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection: of sqlite3, psycopg or mssql-python. Leave commit and rollback to the block."""
+        """Return the driver's own connection: of sqlite3, psycopg or mssql-python.
+
+        Do not commit or roll back on it: the end of the transaction's block does that.
+        """
         ...
 
     def execute(self, statement: Statement, params: Params = None) -> SyncCursor:
@@ -130,7 +136,10 @@ class GuardText:
 
 
 class Ready(Generic[T]):
-    """An awaitable whose result is already known: so `await term.fence(conn)` works for every kind of connection."""
+    """An awaitable whose result is already known.
+
+    It lets a program write `await term.fence(conn)` for a blocking connection too.
+    """
 
     def __init__(self, value: T) -> None:
         self._value = value

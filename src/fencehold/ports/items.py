@@ -41,7 +41,10 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """What a put writes. `holder_id` is the caller: the put is refused while another holder has a live lease."""
+    """What a put writes.
+
+    `holder_id` names the caller: the put is refused while another holder has a live lease on the item.
+    """
 
     id: str
     state: str
@@ -62,7 +65,10 @@ class ItemRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A range of `state_timestamp`, in store time: from `since` on, and before `before`. None: no limit."""
+    """A range of times in the store's clock: from `since` on, and before `before`. None: no limit on that side.
+
+    It selects items by `state_timestamp`, the time at which they came into their state.
+    """
 
     since: dt.datetime | None = None
     before: dt.datetime | None = None
@@ -143,7 +149,7 @@ class ItemLeases(Protocol):
 
 
 class ItemAdmin(Protocol):
-    """Reads for operators."""
+    """The verbs of an operator: they read items and lease nothing."""
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         """Return up to `limit` items of this kind, leased or not, the longest in their state first.

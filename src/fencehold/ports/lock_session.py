@@ -9,7 +9,7 @@ from fencehold.ports.fence import FencePort
 
 
 class ServerSession(Protocol):
-    """One connection to a server: how it is identified, waited on and ended."""
+    """One connection to a server: a session that can be identified, waited on and ended."""
 
     async def rest(self, timeout_s: float) -> None:
         """Wait for `timeout_s`, or until the connection ends."""
@@ -73,7 +73,10 @@ class Companion(Protocol[S_contra]):
     def fences(self) -> FencePort: ...
 
     async def seize(self, session: S_contra, lease_s: float, limit_s: float) -> int:
-        """Take the lease with the next epoch, and return that epoch."""
+        """Take the lease over, whatever its expiry, with the next epoch, and return that epoch.
+
+        Needs the lock to be held.
+        """
         ...
 
     async def resume(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> bool:
@@ -84,7 +87,7 @@ class Companion(Protocol[S_contra]):
         ...
 
     async def renew(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> None:
-        """Renew this epoch's lease. Raises if the lease has another epoch."""
+        """Renew this epoch's lease. Raises LockError if the lease has another epoch."""
         ...
 
     async def release(self, session: S_contra, epoch: int, limit_s: float) -> None: ...

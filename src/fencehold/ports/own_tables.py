@@ -43,7 +43,7 @@ Steps = Generator[Statement, list[Row], T]
 
 
 class HeldTerm(Protocol):
-    """What a fenced transaction needs of a term; `fencehold.Term` has it."""
+    """The part of a leader's term that a fenced transaction needs. `fencehold.Term` has all of it."""
 
     @property
     def name(self) -> str: ...
@@ -74,7 +74,7 @@ class Runs(Protocol):
     """
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
-        """Run one statement, committed by itself, and return its rows.
+        """Run one statement, which commits by itself, and return its rows.
 
         Raises Unavailable also for a bad value (`store_error`), and on SQL Server for a key that is taken (`conflict`).
         """
@@ -113,7 +113,7 @@ class Tables(Protocol):
         ...
 
     def script(self) -> str:
-        """The SQL that `init` runs, as text for a database's own shell. Opens no connection."""
+        """Return the SQL that `init` runs, as text for the database's own shell. Opens no connection."""
         ...
 
     async def missing(self, limit_s: float) -> list[str]:
@@ -145,7 +145,10 @@ class OwnTables(Runs, Tables, Protocol):
         ...
 
     async def open(self, limit_s: float = OPEN_LIMIT_S) -> None:
-        """Raise unless the database answers. On SQLite does nothing: the file may not exist before `init`."""
+        """Check that the database answers; raise if not.
+
+        On SQLite does nothing: the file may not exist before `init`.
+        """
         ...
 
     async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:

@@ -1,4 +1,7 @@
-"""Names as ids that Cosmos DB accepts, and leases as documents. Lease times are whole microseconds of store time."""
+"""Turns names into document ids that Cosmos DB accepts, and leases into documents and back.
+
+Times of leases are whole microseconds of store time.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,10 @@ def retry_after_s(error: CosmosHttpResponseError) -> float:
 
 
 def is_refusal(error: CosmosHttpResponseError) -> bool:
-    """Whether the document is not as the caller expected (412), exists already (409) or does not exist (404)."""
+    """Return whether the server refused because the document is not what the caller expected.
+
+    That is: it was changed by another client (412), it exists already (409), or it does not exist (404).
+    """
     if error.status_code == NOT_FOUND:
         return error.sub_status not in (OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE)
     return error.status_code in (CONFLICT, PRECONDITION_FAILED)

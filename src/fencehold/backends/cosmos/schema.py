@@ -1,4 +1,7 @@
-"""The database and the container: created if the key allows it, else described for somebody who may create them."""
+"""The database and the container on Cosmos DB: created if the login may do that.
+
+If it may not, the commands for somebody who may create them are given.
+"""
 
 from __future__ import annotations
 

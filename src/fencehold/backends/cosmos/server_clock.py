@@ -66,7 +66,10 @@ class ServerClock:
         self._stamped: dict[str, dt.datetime] = {}
 
     def note(self, partition: str, ts_s: float, sent_s: float) -> None:
-        """Record that a write to this partition, sent at `sent_s`, was just answered with this `_ts`."""
+        """Record a reading of the server's clock from the answer to a write, which must have arrived just now.
+
+        `ts_s` is the `_ts` of the answer; `sent_s` is when the write was sent. Each partition has readings of its own.
+        """
         for known in (self._readings, self._tightest, self._stamped):
             if len(known) >= PARTITIONS_MAX:
                 known.clear()

@@ -160,5 +160,5 @@ TABLE: tuple[Row, ...] = (
 
 
 def transition(state: LockState, on: Input, circumstances: Circumstances) -> Row | None:
-    """Return the one row that applies; None if the input has no effect in this state."""
+    """Return the one row of the table that applies; None if the input has no effect in this state."""
     return next((r for r in TABLE if (r.source, r.on) == (state, on) and r.when(circumstances)), None)

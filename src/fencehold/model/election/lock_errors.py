@@ -15,11 +15,11 @@ class LeaderLockError(Exception):
 
 
 class ConnectionError(LeaderLockError):  # noqa: A001 - the public name of spec 002
-    """Failed to establish or maintain a database connection."""
+    """The connection to the database could not be made, or broke."""
 
 
 class LockError(LeaderLockError):
-    """Failed to acquire or release the lock."""
+    """The lock could not be taken or released."""
 
 
 class HopelessError(LockError):

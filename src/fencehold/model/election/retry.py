@@ -1,4 +1,4 @@
-"""How long a follower waits between attempts. Pure arithmetic: never overflows, whatever the attempt number."""
+"""How long a follower waits between attempts: pure arithmetic that never overflows, whatever the attempt number."""
 
 from __future__ import annotations
 

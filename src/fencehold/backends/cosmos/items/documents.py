@@ -1,13 +1,14 @@
-"""Items as documents, the same for writes by etag and for stored procedures. Times are whole milliseconds of store
-time.
+"""Turns items into documents and back, the same for writes by etag and for stored procedures.
+
+Times are whole milliseconds of store time. A document has this form:
 
     {id, pk, itemId, kind, state, stateTimestamp, document, tokenBefore,
      lease: {leasedBy, leasedAt, leaseDuration, expiresAt, token}}
 
 `document` is the item's JSON as text: Cosmos DB keeps numbers as doubles and would change large ones. Without a lease
 `leasedBy` is null and `expiresAt` 0. A deleted item leaves a document with `deleted`, no state and its last token, so
-that no later lease repeats a token: tokens from a clock of whole seconds could repeat. `tokenBefore` is the last token
-of the item that was deleted before this one was put; while `token` is not higher, this one was never leased.
+that no later lease gets the same token again. `tokenBefore` is the last token of an item that was deleted before this
+item was put under the same id; while `token` is not higher, this item was never leased.
 """
 
 from __future__ import annotations
