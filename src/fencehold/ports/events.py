@@ -65,7 +65,7 @@ Event = Claim
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
-    """What identifies one claim on one event. A renewal, a completion and a failure compare it with the row."""
+    """The identity of one claim on one event. A renewal, a completion and a failure compare it with the row."""
 
     id: int
     token: str
@@ -73,7 +73,7 @@ class ClaimKey:
 
 
 class Key(Protocol):
-    """What identifies one claim on one event: a ClaimKey, or the Claim itself, which has the same two fields."""
+    """The identity of one claim on one event: a ClaimKey, or the Claim itself, which has the same two fields."""
 
     @property
     def id(self) -> int: ...

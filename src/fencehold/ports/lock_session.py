@@ -12,11 +12,11 @@ class ServerSession(Protocol):
     """One connection to a server: a session that can be identified, waited on and ended."""
 
     async def rest(self, timeout_s: float) -> None:
-        """Wait for `timeout_s`, or until the connection ends."""
+        """Wait for `timeout_s`; return earlier if the connection ends."""
         ...
 
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
-        """Wait for `timeout_s`, or until the lock may be free, the connection has ended or `stop` is set."""
+        """Wait for `timeout_s`; return earlier if the lock may be free, the connection has ended, or `stop` is set."""
         ...
 
     async def close(self) -> None:

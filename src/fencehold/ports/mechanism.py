@@ -1,4 +1,4 @@
-"""What an election needs of its mechanism: a lease row or a database lock that makes one process the leader."""
+"""What an election needs of the mechanism that makes one process the leader: a lease row, or a database lock."""
 
 from __future__ import annotations
 

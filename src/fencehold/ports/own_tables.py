@@ -154,11 +154,12 @@ class OwnTables(Runs, Tables, Protocol):
     async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
         """Run the steps so that they commit only while this term's epoch holds, and return their result.
 
-        PostgreSQL and SQLite run them in one transaction, SQLite in one call on a thread of its own. On SQL Server each
-        statement is a batch with a transaction and the fence in it, so that a frozen process keeps no lock: it also
-        gets :name, :holder, :epoch and :wait_ms, and answers a column `verdict`, `lost` or `busy` if it was refused.
-        Raises LeaseLost if the fence refused: nothing was written. Raises the driver's own DataError or IntegrityError
-        for a bad value, which says nothing about the database or the lease.
+        On PostgreSQL and SQLite the steps run in one transaction; on SQLite they run in one call on a thread of its
+        own. On SQL Server each statement is a batch that contains a transaction and the fence, so that a frozen process
+        keeps no lock. Such a statement also gets :name, :holder, :epoch and :wait_ms, and answers a column `verdict`
+        with `lost` or `busy` if the fence refused it. Raises LeaseLost if the fence refused: nothing was written.
+        Raises the driver's own DataError or IntegrityError for a bad value, which says nothing about the database or
+        the lease.
         """
         ...
 

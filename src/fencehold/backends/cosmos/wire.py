@@ -50,7 +50,10 @@ class Wire:
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def client(self) -> CosmosClient:
-        """Return the driver's client. With it open, the login may still be untried. The caller limits the time."""
+        """Return the driver's client, and open it first if needed. The caller limits the time.
+
+        That a client is open does not mean that the server has accepted the login.
+        """
         async with self._opening:
             if self._client is None:
                 self._client = await self._connected()

@@ -25,7 +25,7 @@ class RetryStrategy(Protocol):
 
 @dataclass(frozen=True)
 class ExponentialBackoff:
-    """A delay that grows with each attempt: min(base * multiplier^(attempt-1), max_s).
+    """A retry strategy: the delay grows with each attempt, min(base * multiplier^(attempt-1), max_s).
 
     It never overflows: attempt 5,000 is as safe as attempt 5.
     """
@@ -43,7 +43,7 @@ class ExponentialBackoff:
 
 @dataclass(frozen=True)
 class FixedInterval:
-    """A delay that is always the same."""
+    """A retry strategy: the delay is always the same."""
 
     interval_s: float = 5.0
 
@@ -53,7 +53,7 @@ class FixedInterval:
 
 @dataclass
 class DecorrelatedJitter:
-    """A random delay: min(max_s, random(base_s, previous * 3)).
+    """A retry strategy: the delay is random, min(max_s, random(base_s, previous * 3)).
 
     It spreads the retries of processes that failed at the same time.
     """

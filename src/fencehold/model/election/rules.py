@@ -17,7 +17,7 @@ from fencehold.model.election.places import Place
 
 @dataclass(frozen=True)
 class TermKey:
-    """What identifies one term of one lease. A renewal, a release and a fence compare it with the row."""
+    """The identity of one term of one lease. A renewal, a release and a fence compare it with the row."""
 
     name: str
     holder_id: str

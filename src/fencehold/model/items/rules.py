@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ItemKey:
-    """What identifies one lease on one item. A renewal, a save, a delete and a break compare it with the row.
+    """The identity of one lease on one item. A renewal, a save, a delete and a break compare it with the row.
 
     Token 0 in a break stands for any lease of this holder.
     """

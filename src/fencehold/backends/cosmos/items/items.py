@@ -363,9 +363,10 @@ def half_done(error: BaseException) -> Uncertain:
 
 
 def raise_first(errors: Sequence[BaseException]) -> None:
-    """Raise the most serious of the errors; do nothing if there are none.
+    """Raise one of the errors; do nothing if there are none.
 
-    The order: any other error first (a wrong setting, say), then Uncertain, then Unavailable.
+    An error that is neither Uncertain nor Unavailable (a wrong setting, say) is raised first, then an Uncertain, then
+    an Unavailable.
     """
     for error in sorted(errors, key=lambda e: (isinstance(e, Unavailable | Uncertain), isinstance(e, Unavailable))):
         raise error
