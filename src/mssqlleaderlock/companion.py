@@ -1,7 +1,8 @@
 """A fencing epoch for the lock: a row of fencehold's lease table whose epoch only the lock's holder raises.
 
-Holding the lock proves that no earlier holder's session lives, so the row is taken over whatever its expiry. It waits
-for an earlier holder's write that is under way, as every takeover does. All batches use the lock's own connection.
+Whoever holds the lock knows that no earlier holder's session lives, so it takes the row over even before the row's
+lease has lapsed. Like every takeover this waits for an earlier holder's write that is under way. All batches use the
+lock's own connection.
 """
 
 from __future__ import annotations

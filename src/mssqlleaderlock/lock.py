@@ -24,7 +24,11 @@ LOG = StructuredLogger(logging.getLogger("mssqlleaderlock"))
 
 @dataclass(frozen=True)
 class ServerTiming(Timing):
-    """SQL Server checks a silent connection after 30 s; a silent leader's `is_leader` must be False before that."""
+    """The time limits of a leader that follow from SQL Server's own.
+
+    SQL Server checks a silent connection after 30 s and may then free its lock; the `is_leader` of a leader that gets
+    no answers must be False before that.
+    """
 
     trust_s_max: float = 25.0
 
@@ -34,9 +38,10 @@ class ServerTiming(Timing):
 
 
 class LeaderLock(SessionLock[SqlServerSession]):
-    """At most one session holds this lock at any time; `is_leader` turns False if a leader cannot prove it holds it.
+    """Leader election by an application lock: at most one session holds the lock at any time.
 
-    The lifecycle is one task in the caller's event loop; the connection has its own thread.
+    `is_leader` turns False if the leader cannot prove that it holds the lock. The election is one task in the caller's
+    event loop; the connection has a thread of its own.
 
     Not guaranteed: a frozen leader (SIGSTOP, a suspended machine) keeps the lock as long as its connection lasts,
     because SQL Server never ends an idle session; nobody leads meanwhile. And when the server itself ends the session,

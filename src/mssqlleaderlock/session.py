@@ -1,4 +1,7 @@
-"""The lock's own connection: marked as ours, probed that it holds the lock, limited in time, dropped after any error.
+"""The lock's own connection. It is never used again after an error, and every call on it has a time limit.
+
+The session gets a mark, so that each statement can check that it runs in the right session, and it is probed for
+whether it still holds the lock.
 
 An application lock has no expiry and belongs to the server's session. So the session must end with the connection: the
 driver's pool, which keeps sessions for later, is refused.
@@ -37,7 +40,7 @@ Params = dict[str, Any]
 
 
 class Connection:
-    """One server session with its own thread. Never used again after an error, a timeout or a cancel."""
+    """One server session and the thread that uses it. It is never used again after an error, a timeout or a cancel."""
 
     def __init__(self, address: Address) -> None:
         self._port = address.port
@@ -51,7 +54,7 @@ class Connection:
         return row
 
     async def marked(self, token: str, limit_s: float) -> int:
-        """Connect, mark the session as ours and find its socket. Returns the server's number for the session."""
+        """Connect, mark the session as ours and find its socket. Return the server's number for the session."""
 
         def mark(line: Line) -> batch.Rows:
             sql = SQL.named("mark")
@@ -66,7 +69,10 @@ class Connection:
         return int(session_id)
 
     def close(self) -> None:
-        """Close. The server sees the end at once if the socket is known, else when the thread's call has ended."""
+        """Close the connection.
+
+        If its socket is known, the server sees the end at once, else when the thread's present call has ended.
+        """
         self._is_closed = True
         if self.wire is not None:
             self.wire.cut()
@@ -74,7 +80,7 @@ class Connection:
 
 
 class SqlServerSession:
-    """The connection for one lock. `session_id` is the server's number for its session."""
+    """The connection that takes one lock. `session_id` is the server's number for its session."""
 
     expires = True
     birth = None  # ending a session that was left behind needs a right that applications do not have
@@ -128,9 +134,9 @@ class SqlServerSession:
         await self.wait_for_news(timeout_s, asyncio.Event())
 
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
-        """Wait for `stop` or the timeout; also returns when the connection ends, if its socket is known.
+        """Wait for `stop`, or at most for the timeout. SQL Server cannot notify that the lock is free.
 
-        SQL Server cannot notify that the lock is free.
+        Also returns when the connection ends, if its socket is known.
         """
         wire = self._connection.wire
         with wire.watched() if wire is not None else nullcontext(stop) as ended:
@@ -149,7 +155,10 @@ class SqlServerSession:
 
 
 async def open_session(address: Address, resource: str, limit_s: float) -> SqlServerSession:
-    """Open a session, ready for use. Raises PoolerError if the driver's pool is on: no retry can fix that."""
+    """Open a session and return it, ready to take the lock. Raises PoolerError if the driver's pool is on.
+
+    No retry can help against that: the program must turn the pool off.
+    """
     driver.set_up()
     if driver.is_pooled():
         raise PoolerError(POOLED)

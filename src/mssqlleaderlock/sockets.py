@@ -1,8 +1,9 @@
-"""Finds the socket of a driver that does not expose it, by its traffic; watches it for its end, and shuts it down.
+"""Finds the socket of a driver that does not expose it, watches it for its end, and shuts it down.
 
-The driver's calls cannot be interrupted, and it does not report that an idle connection has ended; the socket allows
-both. Works only where the system lists a process's sockets and counts their bytes (Linux). Elsewhere no socket is
-found, and the next probe notices the end.
+The driver's calls cannot be interrupted, and it does not report that an idle connection has ended; with the socket both
+are possible. The socket is found by the number of bytes that it receives for an answer of known length. That works only
+where the system lists a process's sockets and counts their bytes (Linux). Elsewhere no socket is found, and the next
+probe notices the end of the connection.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _AROUND_BYTES_MAX = 700
 
 
 class Wire:
-    """A second handle on the driver's socket; it stays open when the driver closes its own."""
+    """A second handle on the driver's socket. It stays open when the driver closes its own handle."""
 
     def __init__(self, handle: socket.socket) -> None:
         self._handle = handle
@@ -45,7 +46,10 @@ class Wire:
 
     @contextmanager
     def watched(self) -> Iterator[asyncio.Event]:
-        """Yield an event that is set when the other side closes. Only for a connection with no call under way."""
+        """Yield an event that is set when the server closes the connection.
+
+        Use it only while no call is under way on it.
+        """
         ended = asyncio.Event()
         if self._handle.fileno() < 0:
             ended.set()
@@ -75,9 +79,9 @@ class Wire:
 
 
 def found(port: int, ask: Callable[[int], T]) -> tuple[T, Wire | None]:
-    """The result of `ask(padding)`, and the one socket to `port` that received an answer of that length.
+    """Return the result of `ask(padding)`, and the one socket to `port` that received an answer of that length.
 
-    The socket is None if there is not exactly one.
+    `ask` must make the server answer with `padding` characters. The socket is None if none, or more than one, fits.
     """
     padding = _PADDING_MIN + secrets.randbelow(_PADDING_CHOICES)
     before = {name: _received(handle) for name, handle in to_port(port)}
@@ -95,7 +99,7 @@ def found(port: int, ask: Callable[[int], T]) -> tuple[T, Wire | None]:
 
 
 def _received(handle: socket.socket) -> int:
-    """The number of bytes received on the socket so far; always 0 if the system does not count them."""
+    """Return the number of bytes received on the socket so far; 0 if the system does not count them."""
     try:
         info = handle.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TCP_INFO_BYTES)
         return int(_BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0])

@@ -28,9 +28,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import LeaderLock on first use, because it needs the driver: without one, the command can still print a message.
+    """Import LeaderLock when it is first used, because it needs psycopg.
 
-    Raises ModuleNotFoundError if the driver is not installed.
+    So without psycopg the command can still print what is missing. Raises ModuleNotFoundError if psycopg is not
+    installed.
     """
     if name != "LeaderLock":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Structured lines on the stdlib logger `pgleaderlock`: `lock_acquired key1=1 key2=2`."""
+"""Structured log lines on the standard logger `pgleaderlock`, such as `lock_acquired key1=1 key2=2`."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ NDLogger = StructuredLogger
 
 
 def get_logger(name: str = "pgleaderlock") -> StructuredLogger:
-    """A structured logger: `get_logger().bind(key1=1).info("lock_acquired", attempt=3)`."""
+    """Return a structured logger, used like this: `get_logger().bind(key1=1).info("lock_acquired", attempt=3)`."""
     return StructuredLogger(logging.getLogger(name))

@@ -1,4 +1,7 @@
-"""The `pgleaderlock` command. It needs two extras; if one is missing, it prints a sentence and ends."""
+"""The entry point of the `pgleaderlock` command.
+
+It needs two extra packages; if one is missing, it says so and ends.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ main: Callable[[], object]
 
 
 def _without(missing: str) -> Callable[[], object]:
-    """The command to use if the module `missing` is not installed: prints that, and exits with 78."""
+    """Return a command that prints that the module `missing` is not installed, and exits with 78."""
 
     def end() -> None:
         sys.stderr.write(f"pgleaderlock: {missing} is not installed; pip install 'fencehold[cli,postgres]'\n")

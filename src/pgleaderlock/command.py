@@ -1,4 +1,4 @@
-"""`pgleaderlock`: watch an election, try a lock once, see who holds it."""
+"""The `pgleaderlock` command: take part in an election, try a lock once, show who holds it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def configure_logging() -> None:
 
 
 def _not_empty(_: click.Context, __: click.Parameter, dsn: str) -> str:
-    """Raise BadParameter if the DSN is empty: libpq would connect to a server on this machine."""
+    """Return the DSN. Raises BadParameter if it is empty: libpq would then connect to a server on this machine."""
     if not dsn.strip():
         raise click.BadParameter(
             "it is empty. Name a server, postgresql://user@host/db, or leave --dsn out and set PG_DSN."

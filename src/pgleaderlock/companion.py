@@ -1,7 +1,8 @@
 """A fencing epoch for the lock: a row of fencehold's lease table whose epoch only the lock's holder raises.
 
-Holding the lock proves that no earlier holder's session lives, so the row is taken over whatever its expiry. It waits
-for an earlier holder's open fenced transaction, as every takeover does. All statements use the lock's own connection.
+Whoever holds the lock knows that no earlier holder's session lives, so it takes the row over even before the row's
+lease has lapsed. Like every takeover this waits for an earlier holder's open fenced transaction. All statements use the
+lock's own connection.
 """
 
 from __future__ import annotations
@@ -59,23 +60,29 @@ class Companion:
         return int(epoch)
 
     async def _make_tables(self) -> None:
-        """Create the tables, shielded from a cancel: psycopg would leave its half-open connection to the collector."""
+        """Create the tables. A cancel of the caller does not stop this.
+
+        If it did, psycopg would leave the half-open connection to the garbage collector.
+        """
         making = asyncio.ensure_future(self._schema.init(INIT_LIMIT_S))
         making.add_done_callback(retrieve)
         await asyncio.shield(making)
 
     async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
-        """Renew the epoch's lease. False if the epoch is not ours any more.
+        """Renew the epoch's lease and return True. False if the lease has another epoch by now, or has lapsed.
 
-        Also False if this server was promoted since: another process may have led on the old server meanwhile, with an
-        epoch that this server does not know.
+        False also if this server was promoted since `seize`: another process may have led on the old server meanwhile,
+        with an epoch that this server does not know.
         """
         if await self._place(session, limit_s) != self._seized_at:
             return False
         return await self._verdict(session, epoch, lease_s, limit_s) == "yes"
 
     async def _place(self, session: Runs, limit_s: float) -> tuple[Any, ...]:
-        """The server's timeline and system identifier; empty if they cannot be read, which is reported once."""
+        """Return the server's timeline and system identifier, which change when a standby is promoted.
+
+        Returns an empty tuple if they cannot be read, which is reported once.
+        """
         try:
             row = await session.run(self._statements["probe_place"], {}, limit_s)
         except psycopg.Error as error:

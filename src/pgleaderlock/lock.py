@@ -33,9 +33,11 @@ class LockOptions(TypedDict, total=False):
 
 
 class LeaderLock(SessionLock[Session]):
-    """At most one session holds these keys at any time; a silent leader's `is_leader` turns False before it loses them.
+    """Leader election by an advisory lock: at most one session holds these two keys at any time.
 
-    The lifecycle is one task in the caller's event loop, and only this task uses the connection. A leader that is
+    The `is_leader` of a leader that gets no answers turns False before the server gives the lock away.
+
+    The election is one task in the caller's event loop, and only this task uses the connection. A leader that is
     frozen, cut off, or blocked for much longer than three health intervals loses the lock: the server ends its session
     after five intervals without a probe, and `is_leader` turns False a little earlier, whether or not an error arrives.
 
@@ -72,7 +74,7 @@ class LeaderLock(SessionLock[Session]):
 
     @classmethod
     def for_name(cls, dsn: str, name: str, **options: Unpack[LockOptions]) -> Self:
-        """A lock whose keys are derived from a service's name: the same keys in every process and release."""
+        """Return a lock whose keys are computed from a service's name: the same keys in every process and release."""
         digest = hashlib.sha256(f"pgleaderlock:{name}".encode()).digest()
         key1, key2 = (int.from_bytes(digest[i : i + 4], "big", signed=True) for i in (0, 4))
         return cls(dsn, key1, key2, **options)

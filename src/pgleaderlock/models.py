@@ -1,4 +1,4 @@
-"""States, callback types and the argument of a retry strategy: shared with fencehold's election."""
+"""The states, the callback types and the argument of a retry strategy; they are those of fencehold's election."""
 
 from fencehold.model.election.election import LockState
 from fencehold.model.election.retry import RetryContext

@@ -1,4 +1,4 @@
-"""How long to wait between attempts, shared with fencehold's election."""
+"""The strategies that choose the wait between attempts; they are those of fencehold's election."""
 
 from fencehold.model.election.retry import (
     DecorrelatedJitter,

@@ -1,9 +1,10 @@
-"""The lock's own connection. A psycopg connection is probed, limited in time, and ended by the server if it is silent.
+"""The lock's own connection to PostgreSQL.
 
-A connection of another driver, from `connect_fn`, gets only the statements of spec 002.
+With psycopg it is probed, every call has a time limit, and the server ends its session if it is silent. A connection of
+another driver, from `connect_fn`, gets only the statements of spec 002.
 
-Session advisory locks have no expiry. `idle_session_timeout`, set in the statement that takes the lock, gives them one:
-a leader that is frozen or cut off sends no probe, and the server ends its session.
+Session advisory locks have no expiry. The statement that takes the lock sets `idle_session_timeout`, which gives the
+lock one: a leader that is frozen or cut off sends no probe, and the server ends its session.
 """
 
 from __future__ import annotations
@@ -53,20 +54,23 @@ POOLER = (
 
 @dataclass(frozen=True)
 class Birth:
-    """Identifies a server session: process ids are reused, but not together with the time of the session's start."""
+    """What identifies a server session: its process id and its start time. A process id alone may be used again."""
 
     pid: int
     born_at: Any
 
 
 class Session(LockSession, Protocol):
-    """One connection for one lock; a fencing epoch may use it too."""
+    """One connection that takes one lock. Its `run` lets a fencing epoch use the same connection."""
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None: ...
 
 
 class PlainSession:
-    """Runs spec 002's statements on the connection from `connect_fn`: another driver's, or a test double."""
+    """A connection of another driver, or a test's stand-in, from `connect_fn`.
+
+    It runs only the statements of spec 002.
+    """
 
     expires = False
     birth = None
@@ -115,7 +119,11 @@ class PlainSession:
 
 
 class PostgresSession:
-    """A psycopg connection: it probes that it holds the lock, receives hints, and shuts down its socket if it hangs."""
+    """A psycopg connection that takes one lock.
+
+    A probe checks that it still holds the lock. It receives notifications of a release, and it shuts its socket down if
+    a call hangs.
+    """
 
     expires = True
 
@@ -132,7 +140,11 @@ class PostgresSession:
         self.birth: Birth | None = None
 
     async def prepare(self, limit_s: float, twin: Callable[[], Awaitable[wire.Connection]]) -> None:
-        """Mark the session as ours and listen for releases. Raises PoolerError behind a pooler that shares sessions."""
+        """Mark the session as ours and listen for releases.
+
+        Raises PoolerError behind a pooler that gives one session to several clients. `twin` opens a second connection,
+        which is used to find that out.
+        """
         await self._connection.set_autocommit(True)
         self._connection.prepare_threshold = None
         pid, _, born_at, *_ = await self._row(SQL["mark"], {"token": self._token}, limit_s)
@@ -148,7 +160,10 @@ class PostgresSession:
     async def _refuse_shared_session(
         self, pid: int, limit_s: float, twin: Callable[[], Awaitable[wire.Connection]]
     ) -> None:
-        """Behind a pooler: raise PoolerError if another client gets our session while we are idle."""
+        """Raise PoolerError if a second connection gets the same server session while ours is idle.
+
+        Called behind a pooler; `twin` opens the second connection.
+        """
         other = await twin()
         try:
             work = wire.row_of(other, SQL["pid"], None)
@@ -187,7 +202,7 @@ class PostgresSession:
         await self._watch(timeout_s, self._ended, self._news, stop)
 
     async def _watch(self, timeout_s: float, *events: asyncio.Event) -> None:
-        """Wait for one of the events or the timeout; meanwhile read the server's notifications."""
+        """Wait until one of the events is set, or for the timeout. Reads the server's notifications meanwhile."""
         loop = asyncio.get_running_loop()
         self._readable()  # data that came with the last answer wakes no reader
         if self._ended.is_set():
@@ -218,7 +233,10 @@ class PostgresSession:
             self._news.set()
 
     async def close(self) -> None:
-        """Shut the connection down, so that the server sees the end at once; close the descriptor when nobody waits."""
+        """Shut the connection down, so that the server sees the end at once.
+
+        The socket's descriptor is closed when no call uses it any more, or after a time limit.
+        """
         wire.cut(self._connection)
         try:
             async with TimeLimit(wire.CUT_LIMIT_S):
@@ -246,7 +264,10 @@ class PostgresSession:
 async def open_session(
     dsn: str, connect_fn: ConnectFn | None, key1: int, key2: int, *, timeout_s: float, limit_s: float
 ) -> Session:
-    """Open a session, ready for use. Raises ConnectionError (try again) or PoolerError (do not try again)."""
+    """Open a session and return it, ready to take the lock.
+
+    Raises ConnectionError if a later try may work, PoolerError or HopelessError if none can.
+    """
 
     async def real() -> wire.Connection:
         return await connect_once(dsn, limit_s)
@@ -272,7 +293,10 @@ async def open_session(
 
 
 async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
-    """A direct connection. Raises ConnectionError within the limit, or HopelessError if the DSN cannot be read."""
+    """Return a new connection to the server.
+
+    Raises ConnectionError within the limit, or HopelessError if the DSN cannot be read.
+    """
     try:
         return await wanted(limit_s + GRACE_S, wire.connect(conninfo(dsn), limit_s, autocommit=True))
     except (FenceholdError, TimeoutError) as error:
@@ -280,9 +304,10 @@ async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
 
 
 def conninfo(dsn: str) -> str:
-    """The DSN in libpq's form, with settings that detect a dead peer, and our application name if it has none.
+    """Return the DSN in libpq's form, with settings that detect a dead server.
 
-    Raises ConfigurationError if it is not a PostgreSQL address.
+    The application name is `pgleaderlock` if the DSN sets none. Raises ConfigurationError if it is not a PostgreSQL
+    address.
     """
     # A SQLAlchemy URL names its driver; libpq does not know that form.
     scheme, separator, rest = dsn.partition("://")
@@ -310,7 +335,10 @@ async def _custom(connect_fn: ConnectFn, limit_s: float) -> Any:
 
 
 async def within(limit_s: float, work: Awaitable[T]) -> T:
-    """The result of `work`. Raises TimeoutError at the limit, even if the work ignores the cancel: it then runs on."""
+    """Await `work` and return its result. Raises TimeoutError at the limit.
+
+    At the limit `work` is cancelled; if it ignores the cancel, it runs on, and nobody waits for it.
+    """
     task = asyncio.ensure_future(work)
     task.add_done_callback(_seen)
     try:
@@ -323,9 +351,10 @@ async def within(limit_s: float, work: Awaitable[T]) -> T:
 
 
 async def wanted(limit_s: float, connecting: Awaitable[T]) -> T:
-    """A new connection. Raises TimeoutError at the limit; a connection that arrives after that is closed.
+    """Await `connecting` and return the new connection. Raises TimeoutError at the limit.
 
-    A cancel does not stop the connecting: psycopg would leave the half-open connection to the garbage collector.
+    A connection that arrives after the limit is closed. A cancel of the caller does not stop `connecting` at once:
+    psycopg would leave the half-open connection to the garbage collector.
     """
     task = asyncio.ensure_future(connecting)
     try:
@@ -356,5 +385,5 @@ def _seen(done: asyncio.Future[Any]) -> None:
 
 
 def as_lock_error(error: Exception) -> Exception:
-    """A driver's error as one of ours, without secrets."""
+    """Return a driver's error as one of the lock's errors, without secrets."""
     return lock_errors.as_lock_error(error, lost=(psycopg.OperationalError, psycopg.InterfaceError))

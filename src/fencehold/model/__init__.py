@@ -1,1 +1,1 @@
-"""Pure values and rules: no I/O, no clock, no asyncio."""
+"""The rules and values of fencehold as pure functions and data: no I/O, no clock, no asyncio."""

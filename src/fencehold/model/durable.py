@@ -1,4 +1,7 @@
-"""Checks `durable` and `without_standby`: what a store asks of a commit beyond the database's own setting. No I/O."""
+"""Checks the settings `durable` and `without_standby`, without any I/O.
+
+They say whether a commit must reach a standby before it counts, and what to do with a server that has no standby.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ NO_STANDBY_OF_ITS_OWN = {
 
 @dataclass(frozen=True)
 class Durable:
-    """`level`: the value of `synchronous_commit`. `refuses`: grant nothing while there is no standby."""
+    """The checked settings. `level`: the value for PostgreSQL's `synchronous_commit`.
+
+    `refuses`: True if the store grants nothing while the server waits for no standby.
+    """
 
     level: str
     refuses: bool
@@ -39,7 +45,7 @@ class Durable:
 
 @dataclass(frozen=True)
 class Called:
-    """The names of the two settings where the caller gave them, for error messages."""
+    """What the two settings are called where the caller gave them (arguments, options), for error messages."""
 
     durable: str = "durable"
     without_standby: str = "without_standby"
@@ -49,7 +55,7 @@ ARGUMENTS = Called()
 
 
 def durable(wanted: Any, without_standby: Any = None, called: Called = ARGUMENTS) -> Durable | None:
-    """Return the checked settings, or None if nothing was asked for. Raises ConfigurationError (bad_durable)."""
+    """Return the checked settings; None if neither setting was given. Raises ConfigurationError (bad_durable)."""
     if wanted is not None and (not isinstance(wanted, str) or wanted not in LEVELS):
         raise _bad(f"{called.durable} is {wanted!r:.60}; it must be {' or '.join(map(repr, LEVELS))}.", called)
     if without_standby not in (None, REFUSE, WARN):
@@ -66,7 +72,7 @@ def durable(wanted: Any, without_standby: Any = None, called: Called = ARGUMENTS
 
 
 def unsupported(scheme: str, called: Called = ARGUMENTS) -> ConfigurationError:
-    """Return the error for a database whose transactions cannot ask for more than the setting of the server."""
+    """Return the error for `durable` on another database than PostgreSQL: there a transaction cannot ask for it."""
     message, hint = NO_STANDBY_OF_ITS_OWN[scheme]
     if called is not ARGUMENTS:
         hint = hint.replace("durable=", called.durable)

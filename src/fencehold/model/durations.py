@@ -1,4 +1,4 @@
-"""Durations as people write them: 30, 0.5, timedelta, "30s", "5m"."""
+"""Turns durations as people write them (30, 0.5, timedelta, "30s", "5m") into seconds."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def seconds(value: Duration, what: str = "duration", years_max: int = 1, *, may_
 
 
 def aged_seconds(value: str, what: str) -> float:
-    """Like `seconds`, for the age at which something is deleted.
+    """Return `value`, the age at which something is deleted, as a positive number of seconds.
 
-    Raises ConfigurationError also for a number without a unit: 30 may have been meant as days.
+    Raises ConfigurationError for what is no duration, and for a number without a unit: 30 may have been meant as days.
     """
     if (match := _TEXT.fullmatch(value)) and not match[2]:
         raise ConfigurationError(

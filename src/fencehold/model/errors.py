@@ -1,4 +1,4 @@
-"""Every error the library raises on purpose: coded, with what happened and what to do about it."""
+"""All errors that the library raises on purpose. Each has a code, and says what happened and what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FenceholdError(Exception):
 
 
 class LeaseLost(FenceholdError):
-    """The lease is no longer ours (or can no longer be proven ours); nothing was written under it.
+    """The lease is not ours any more, or cannot be proven to be ours; nothing was written under it.
 
     A leader's term sets `name` and `epoch`; an item's lease sets `item_id` and `token`.
     """
@@ -53,7 +53,7 @@ class AlreadyLeased(FenceholdError):
 
 
 class NoSuchItem(FenceholdError, LookupError):
-    """There is no item of this id and kind: nothing to lease."""
+    """No item of this id and kind exists, so there was nothing to lease."""
 
     code = "no_such_item"
 
@@ -65,7 +65,7 @@ class Unavailable(FenceholdError):
 
 
 class Uncertain(FenceholdError):
-    """The request was sent and no answer came: it may or may not have been executed."""
+    """The request was sent and no answer came, so it may or may not have been executed."""
 
     code = "uncertain"
 
@@ -77,7 +77,7 @@ class WorkerStuck(FenceholdError):
 
 
 class ConfigurationError(FenceholdError, ValueError):
-    """What was asked for cannot work; raised before anything is sent or written."""
+    """What was asked for cannot work, however long one waits; nothing was written."""
 
     code = "bad_configuration"
 
@@ -104,6 +104,6 @@ _KEYWORD_PASSWORD = re.compile(
 
 
 def redact(text: str) -> str:
-    """Return `text` with the whole password of every URL or connection string replaced by `***`, quoted or not."""
+    """Return `text` with every password in a URL or connection string replaced by `***`, quoted or not."""
     text = _URL_PASSWORD.sub(r"\g<head>***@", text)
     return _KEYWORD_PASSWORD.sub(r"\g<head>***", text)

@@ -1,4 +1,4 @@
-"""Serialises a value as JSON that every database keeps unchanged, or raises one error, before anything is sent."""
+"""Turns a value into JSON text that every database keeps unchanged. All problems raise one kind of error."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def json_text(value: object, what: str, bytes_max: int, *, code: str = "payload", taker: str = "outbox") -> str:
-    """Return `value` as JSON text. `what` and `taker` name the value and its place in messages.
+    """Return `value` as JSON text. Raises ConfigurationError (bad_<code>, <code>_too_large).
 
-    Raises ConfigurationError (bad_<code>, <code>_too_large).
+    For messages, `what` names the value and `taker` names what stores it.
     """
     try:
         text = _encode(value)
@@ -39,9 +39,9 @@ def json_text(value: object, what: str, bytes_max: int, *, code: str = "payload"
 
 
 def _stray_key(value: object) -> tuple[object] | None:
-    """Return, in a tuple, a key on any level that is not a text; None if all are.
+    """Return a dict key, on any level of `value`, that is not a text; wrapped in a tuple. None: all keys are texts.
 
-    The encoder would turn such a key into a text: what was stored under 7 would come back under "7".
+    The JSON encoder would turn such a key into a text: what was stored under 7 would come back under "7".
     """
     if type(value) is dict and _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values())):
         return None  # most payloads: flat

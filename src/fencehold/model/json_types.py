@@ -1,4 +1,4 @@
-"""The types of a payload, its metadata and a document, for type checkers; `json_text` checks the same at run time."""
+"""The types of a payload, its metadata and a document, for type checkers. `json_text` checks the values at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class JsonArray(Protocol[T_co]):
-    """A list or a tuple of such values. A text and bytes, which are sequences too, do not match."""
+    """A list or a tuple of JSON values. A text or bytes do not match, although they are sequences too."""
 
     def __iter__(self) -> Iterator[T_co]: ...
 
@@ -29,7 +29,7 @@ class JsonArray(Protocol[T_co]):
 
 
 class JsonRecord(Protocol):
-    """A TypedDict. The types of its fields are not checked: no type can express that."""
+    """A TypedDict. The types of its fields are not checked: no type can express JSON values only."""
 
     __required_keys__: ClassVar[frozenset[str]]
     __optional_keys__: ClassVar[frozenset[str]]
@@ -38,7 +38,7 @@ class JsonRecord(Protocol):
 class JsonMixed(Protocol):
     """A dict that mypy infers as `dict[str, object]`, such as `{"id": 7, "name": "x"}` assigned to a variable first.
 
-    Its values are not checked. A dict that holds only dates does not match: it does not accept every object.
+    The types of its values are not checked. A dict whose values are all dates does not match.
     """
 
     def __setitem__(self, key: str, value: object, /) -> None: ...

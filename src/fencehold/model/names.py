@@ -28,21 +28,27 @@ _TABLE = re.compile(r"(?:[a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]*", re.ASCII)
 
 
 def lock_name(name: object) -> str:
-    """`name` itself if the whole of it fits into the name of an application lock, else ConfigurationError."""
+    """Return `name` if an application lock can have all of it as its name. Raises ConfigurationError if not."""
     text = _text(name, "lock name", LOCK_NAME_UNITS_MAX)
     beyond = sum(ord(c) > 0xFFFF for c in text)  # two units each
     return _text(text, "lock name", LOCK_NAME_UNITS_MAX - beyond) if beyond else text
 
 
 def default_holder_id() -> str:
-    """hostname-pid-random: two processes never share one, not even after a restart under the same pid."""
+    """Return a new holder id: hostname-pid-random.
+
+    Two processes never have the same one, even if one was restarted under the same pid.
+    """
     tail = f"-{os.getpid()}-{secrets.token_hex(4)}"
     host = "".join(c for c in socket.gethostname() if c.isprintable()) or "host"
     return host[: HOLDER_ID_CHARS_MAX - len(tail)] + tail
 
 
 def table_name(name: object) -> str:
-    """An identifier (optionally schema.identifier) that is the same in every dialect, else ConfigurationError."""
+    """Return `name` if it is an identifier (or schema.identifier) that means the same in every dialect of SQL.
+
+    Raises ConfigurationError if not.
+    """
     if isinstance(name, str) and _TABLE.fullmatch(name):
         fits = len(name) <= QUALIFIED_NAME_BYTES_MAX and len(name.rpartition(".")[2]) <= TABLE_NAME_BYTES_MAX
         if fits:
@@ -75,7 +81,7 @@ def _must_be_free(name: str) -> None:
 
 
 def quoted(value: object) -> str:
-    """Return repr(value); a long one is cut before its last character, so that both quotes stay."""
+    """Return repr(value). If it is long, its middle is cut out, so that it still ends with its quote."""
     text = repr(value)
     return text if len(text) <= QUOTED_CHARS_MAX else f"{text[: QUOTED_CHARS_MAX - 4]}...{text[-1]}"
 

@@ -1,4 +1,7 @@
-"""What the settings of leaders, outboxes and items share: how a lease is trusted, and how their problems are named."""
+"""What the settings of leaders, outboxes and items share.
+
+That is how long a lease is trusted, and a check that collects all problems and names them in one error.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,28 @@ GOOD_START = "A lease of {:.0f} s with everything else left to its default is a 
 
 
 def call_limit_s(lease_s: float, renew_every_s: float, margin_s: float) -> float:
-    """One attempt gets at most a third of the time between a due renewal and the local deadline."""
+    """Return the time limit of one attempt to renew.
+
+    It is at most a third of the time from when a renewal is due until this process stops trusting its lease.
+    """
     return min(CALL_LIMIT_S_MAX, (lease_s - margin_s - renew_every_s) / 3)
 
 
 @dataclass(frozen=True)
 class HeartbeatSettings:
-    """The durations of leases that are renewed in batches."""
+    """The durations of leases that one heartbeat renews together: those of events and of items."""
 
     lease_s: float
     heartbeat_every_s: float
 
     @property
     def margin_s(self) -> float:
-        """How long before the lease ends this process stops trusting it."""
+        """Return how many seconds before the lease's end this process stops trusting the lease."""
         return min(MARGIN_S_MAX, self.lease_s / 10)
 
     @property
     def trusted_s(self) -> float:
-        """How long a lease is trusted, counted from when it was asked for."""
+        """Return how many seconds a lease is trusted, counted from when this process asked for it."""
         return self.lease_s - self.margin_s
 
     @property
@@ -43,7 +49,7 @@ class HeartbeatSettings:
 
 
 class Check:
-    """Collects the problems of the settings; `done` raises one ConfigurationError that names all of them."""
+    """Collects problems of settings. `done` raises one ConfigurationError that names all of them."""
 
     def __init__(self, whose: str) -> None:
         self._whose = whose
@@ -72,7 +78,7 @@ class Check:
             self.that(value <= most, f"{what} ({value}) must not be above {most}, the {of_what}")
 
     def heartbeat(self, lease_s: float, heartbeat_s: float) -> None:
-        """Check the lease, and how often it is renewed."""
+        """Note a problem if the lease is too short, or is not renewed often enough: at least three times."""
         self.lease(lease_s)
         self.that(
             heartbeat_s < lease_s / 3,
@@ -88,7 +94,10 @@ class Check:
             self._problems.append(problem)
 
     def done(self, hint: str, code_for_duration: str = "bad_settings") -> None:
-        """Raise the error, if there is a problem. `code_for_duration`: its code if only one value is no duration."""
+        """Raise one ConfigurationError that names all problems; do nothing if there is none.
+
+        `code_for_duration`: the error's code if the only problem is a value that is no duration.
+        """
         if self._problems:
             message = f"{self._whose} settings cannot work: {'; '.join(self._problems)}."
             is_duration = len(self._problems) == 1 and "not a duration" in message

@@ -1,1 +1,1 @@
-"""Protocols between the rules and the machinery: what a backend must offer and what the loops rely on."""
+"""Protocols between the rules and the code that does I/O: what a backend must offer, and what the runtime relies on."""

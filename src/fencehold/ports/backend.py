@@ -16,14 +16,16 @@ from fencehold.ports.wakeup import WakeupPort
 
 
 class Backend(Protocol):
-    """`open`, `close` and all verbs except those of the fence run on the keeper's event loop.
+    """One connected database: its leases, fence, tables, checks and, if it has them, outboxes and items.
 
-    Every backend has leases. An outbox and items are declared: `events` or `items` is None where there are none.
+    `open`, `close` and all verbs except those of the fence run on the keeper's event loop: the loop, on a thread of its
+    own, that renews the leases. Every backend has leases. `events` is None if it has no outbox, `items` if it has no
+    items.
     """
 
     @property
     def name(self) -> str:
-        """What messages call this kind of database, such as "Cosmos DB"."""
+        """Return what messages call this kind of database, such as "Cosmos DB"."""
         ...
 
     @property
@@ -43,12 +45,18 @@ class Backend(Protocol):
 
     @property
     def events(self) -> Callable[[str], Events] | None:
-        """Gives the outbox of a table, on a connection of its own that is opened when needed; for one event loop."""
+        """Return a function that makes the outbox of a table, for one event loop; None if this backend has no outboxes.
+
+        Each outbox has a connection of its own, opened when first needed.
+        """
         ...
 
     @property
     def items(self) -> Callable[[str], ItemStore] | None:
-        """Gives the items of a kind, on a connection of their own that is opened when needed; for one event loop."""
+        """Return a function that makes the items of a kind, for one event loop; None if this backend has no items.
+
+        The items of each kind have a connection of their own, opened when first needed.
+        """
         ...
 
     async def open(self, limit_s: float) -> None: ...
@@ -57,14 +65,14 @@ class Backend(Protocol):
 
 
 def events_of(backend: Backend, table: str) -> Events:
-    """The outbox of this table. Raises ConfigurationError (no_outbox) if the backend declares none."""
+    """Return the outbox of this table. Raises ConfigurationError (no_outbox) if the backend has no outboxes."""
     if backend.events is None:
         raise no_outbox(backend)
     return backend.events(table)
 
 
 def items_of(backend: Backend, kind: str) -> ItemStore:
-    """The items of this kind. Raises ConfigurationError (no_items) if the backend declares none."""
+    """Return the items of this kind. Raises ConfigurationError (no_items) if the backend has no items."""
     if backend.items is None:
         raise no_items(backend)
     return backend.items(kind)

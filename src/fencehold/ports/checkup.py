@@ -26,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class TablesMade:
-    """The tables besides the leases: those that `init` has recorded as made and that are still there."""
+    """The tables, besides the lease table, that `init` has recorded as made and that still exist."""
 
     outboxes: list[str] = field(default_factory=list)
     has_items: bool = False
@@ -34,20 +34,25 @@ class TablesMade:
 
 class CheckupPort(Protocol):
     async def try_write(self, limit_s: float) -> str | None:
-        """Acquire a lease of a name that nobody uses, and roll it back. Returns None, or why no write was tried.
+        """Acquire a lease of a name that nobody uses, and roll that back. Return None if it worked.
 
-        Raises the error that keeps this process from writing: ConfigurationError (no_permission, read_only, ...),
-        Unavailable (busy: another session holds the lock) or Uncertain. Nothing is changed in any case.
+        If this database cannot try a write, returns the reason. Raises the error that keeps this process from writing:
+        ConfigurationError (no_permission, read_only, ...), Unavailable (busy: another session holds the lock) or
+        Uncertain. Nothing is changed in any case.
         """
         ...
 
     async def tables_made(self, limit_s: float) -> TablesMade:
-        """Look in the schema of the lease table and in the default schema, where tables without a schema are made.
+        """Return the outboxes, and whether there are items, that `init` made and that are still there.
 
-        Raises ConfigurationError (no_permission) if this role may not read the record.
+        Looks in the schema of the lease table and in the default schema, where tables without a schema are made. Raises
+        ConfigurationError (no_permission) if this role may not read the record of what was made.
         """
         ...
 
     async def conditions(self, limit_s: float) -> list[Condition]:
-        """Check the settings that matter for leases: of the database, of this role's sessions, of the file's place."""
+        """Check the settings that matter for leases, and return the result of each check.
+
+        They are settings of the database, of this role's sessions, or of the place of a SQLite file.
+        """
         ...

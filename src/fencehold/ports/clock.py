@@ -1,4 +1,4 @@
-"""Time and waiting, passed in, so that the same loops run on a machine and in a simulation."""
+"""Time and waiting as arguments, so that the same loops run on a real machine and in a simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Protocol
 
 
 def _machine_clock() -> Callable[[], float]:
-    """Linux: CLOCK_BOOTTIME. macOS: CLOCK_MONOTONIC, which counts sleep there. Windows has neither."""
+    """Return this system's clock in seconds that does not go back and counts time asleep too.
+
+    It is CLOCK_BOOTTIME on Linux, and CLOCK_MONOTONIC on macOS, which counts sleep there. Windows has neither clock.
+    """
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
         if (clock_id := getattr(time, name, None)) is not None:
             return functools.partial(getattr(time, "clock_gettime"), clock_id)  # noqa: B009 - not there on Windows
@@ -22,12 +25,12 @@ boot_s = _machine_clock()
 
 
 class Clock(Protocol):
-    """Time and waiting as an argument, so that a test can put its own in their place."""
+    """A clock and a way to wait, passed to what needs them, so that a test can pass its own."""
 
     def now_s(self) -> float:
-        """Seconds on a clock that never goes back and runs through suspend."""
+        """Return the seconds of a clock that never goes back and counts the time that the machine is suspended."""
         ...
 
     async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        """True as soon as the event is set, False when the time is over."""
+        """Wait for the event. Return True as soon as it is set, False when the time is over (None: no limit)."""
         ...

@@ -1,7 +1,7 @@
-"""The caller's own connections and sessions, for type checkers: what `term.fence(...)` and `tx=` take.
+"""Types, for type checkers, of a caller's own connections and sessions: what `term.fence(...)` and `tx=` take.
 
-No driver is imported: a connection is known by the methods it has. Which of them the store's database can use is
-checked when it is given (`bad_connection`).
+No driver is imported: each type lists the methods that a connection has. Whether the store's database can use the
+connection is checked when the connection is given (ConfigurationError, `bad_connection`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 
 class BlockingConnection(Protocol):
-    """A connection of sqlite3, psycopg, mssql-python or SQLAlchemy; also sessions, SQLModel's and `scoped_session`."""
+    """A connection of sqlite3, psycopg, mssql-python or SQLAlchemy, or a session of SQLAlchemy or SQLModel.
+
+    A `scoped_session` is taken too.
+    """
 
     @property
     def execute(self) -> Any: ...
@@ -22,7 +25,7 @@ class BlockingConnection(Protocol):
 
 
 class DjangoConnection(Protocol):
-    """`django.db.connections["default"]`."""
+    """A connection of Django: `django.db.connections["default"]`."""
 
     @property
     def ensure_connection(self) -> Any: ...
@@ -32,7 +35,7 @@ class DjangoConnection(Protocol):
 
 
 class ConnectionProxy(Protocol):
-    """`django.db.connection`, or what a pool of asyncpg lends: it passes every call on to another connection."""
+    """A stand-in that passes every call on to a connection: `django.db.connection`, or what a pool of asyncpg lends."""
 
     def __getattr__(self, name: str, /) -> Any: ...
 

@@ -1,7 +1,7 @@
-"""Events of one outbox. The rules are in model/outbox/rules.py; a verb is one statement (or transaction), one limit.
+"""The verbs of one outbox, and what they take and return. The rules are in model/outbox/rules.py.
 
-EventPort is for producers, workers and the reaper, who call it all the time; EventsInTx for what is written in a
-caller's own transaction; EventAdmin for operators, now and then.
+A verb is one statement (or one transaction) and has one time limit. EventPort is for producers, workers and the reaper,
+who call it all the time; EventsInTx is for writes in a caller's own transaction; EventAdmin is for operators.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencehold.ports.wakeup import WakeupPort
 
 @dataclass(slots=True, eq=False)
 class Claim(Generic[J]):
-    """One event held under a lease until `locked_until` (store time), by this token alone.
+    """One event with the lease of the worker that claimed it: until `locked_until` (store time), for this token alone.
 
     `Event[Order]` gives a type checker the type of the payload, such as a TypedDict; it is not checked at run time.
     """
@@ -45,7 +45,7 @@ class Claim(Generic[J]):
 
     @property
     def payload(self) -> J:
-        """The payload as it was added; it is decoded when it is read."""
+        """Return the payload as it was added. It is decoded each time it is read."""
         found: J = json.loads(self.payload_json)
         return found
 
@@ -65,7 +65,7 @@ Event = Claim
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
-    """Identifies one claim on one event. A renewal, a completion and a failure compare it with the row."""
+    """The identity of one claim on one event. A renewal, a completion and a failure compare it with the row."""
 
     id: int
     token: str
@@ -73,7 +73,7 @@ class ClaimKey:
 
 
 class Key(Protocol):
-    """A ClaimKey, or the Claim itself: either identifies one claim on one event."""
+    """The identity of one claim on one event: a ClaimKey, or the Claim itself, which has the same two fields."""
 
     @property
     def id(self) -> int: ...
@@ -85,12 +85,13 @@ class Key(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimAsk:
-    """Asks for up to `limit` due events of these types (None: all), most urgent first, under a token for `lease_s`.
+    """A request for up to `limit` due events of these types (None: all types), the most urgent first.
 
-    `in_order`: of each aggregate only the oldest unfinished event, and none while another event of it is held.
-    `may_miss`: an event that became visible late (after a long transaction, say) may be left to a later claim, for up
-    to some seconds. For workers, which claim again and again; a backend that finds all at no cost ignores it.
-    `suspects_max`: at most so many suspects (None: all); a suspect was recovered at least twice in a row.
+    The events are leased for `lease_s` under `token`. `in_order`: claim of each aggregate only the oldest unfinished
+    event, and none while another event of the aggregate is held. `may_miss`: an event that became visible late (after a
+    long transaction, say) may be left to a later claim, for some seconds. It is for workers, which claim again and
+    again; a backend that finds all events at no cost ignores it. `suspects_max`: claim at most so many suspects (None:
+    any number); a suspect is an event that was recovered from a dead worker at least twice in a row.
     """
 
     limit: int
@@ -104,7 +105,7 @@ class ClaimAsk:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one round trip did: the keys that were completed, and the events claimed."""
+    """What one call of `EventPort.turn` did: the keys of the events it completed, and the events it claimed."""
 
     completed: Sequence[Any]
     claims: list[Claim]
@@ -112,7 +113,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed try. `retry=False` makes the event a dead letter at once, even if tries are left."""
+    """The report of one failed try. `retry=False` makes the event a dead letter at once, even if tries are left."""
 
     key: ClaimKey
     error: str
@@ -122,7 +123,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """One event whose lease had lapsed: `status` is PENDING again, or DEAD_LETTER when no tries are left."""
+    """One event whose lease had lapsed and that the reaper took from its worker.
+
+    `status` is PENDING again, or DEAD_LETTER if no tries are left.
+    """
 
     id: int
     tracking_id: str
@@ -153,7 +157,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One event for operators, at one moment. `waits_s`: how long until it is due; `held_s`: until its lease ends."""
+    """One event as operators see it. `waits_s`: seconds until it is due; `held_s`: seconds until its lease ends."""
 
     id: int
     tracking_id: str
@@ -179,7 +183,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which events an operator selects; an empty field selects all."""
+    """Which events an operator selects: those that match every field. A field that is empty or None matches all."""
 
     statuses: tuple[Status, ...] = ()
     event_types: tuple[str, ...] = ()
@@ -188,39 +192,59 @@ class Filter:
 
 
 class EventPort(Protocol):
-    """An answer leaves out refused keys. Without an answer a verb raises Unavailable (not executed) or Uncertain."""
+    """The verbs of producers, workers and the reaper.
+
+    What a verb returns leaves out the keys that the store refused: their claim is over. If the store does not answer, a
+    verb raises Unavailable (not executed) or Uncertain (perhaps executed).
+    """
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        """Store the events and return their tracking ids. An event whose id is known is not changed and not returned.
+        """Store the events and return their tracking ids.
 
-        Sends one hint for all of them. All or none: if making one of the events raises, nothing is stored.
+        An event whose id is known already is not changed, and its id is not returned. Listeners get one notification
+        for all of the events. All are stored or none: if the iterable raises while it is read, nothing is stored.
         """
         ...
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
-        """Complete these and claim the next, in one round trip where the database can."""
+        """Complete the events of these keys and claim new ones, in one round trip where the database can.
+
+        `ask` None: no claim.
+        """
         ...
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        """Return until when each key is held, if it still is. A row that another session kept locked is left out."""
+        """Renew the leases and return until when each key is held.
+
+        Left out are keys whose claim is over, and keys whose row another session kept locked.
+        """
         ...
 
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]: ...
 
     async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
-        """Give back events that were not begun, or that a stopping worker called off: due at once, no try counted."""
+        """Give events back: they are due at once and no try is counted. Return the keys that were given back.
+
+        For events that were not begun, or whose handler a stopping worker cancelled.
+        """
         ...
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
-        """Recover up to `limit` lapsed events, the longest lapsed first, and record this run."""
+        """Recover up to `limit` events whose lease has lapsed, the longest lapsed first, and return them.
+
+        Also records in the store that the reaper ran.
+        """
         ...
 
 
 class EventAdmin(Protocol):
-    """The verbs of an operator. With `dry_run` a verb returns the same and changes nothing."""
+    """The verbs of an operator. With `dry_run` a verb returns the same result and changes nothing."""
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
-        """Count the events. Without `whole` the completed ones are not counted (0): there may be millions."""
+        """Return the counts of the events.
+
+        With `whole` False the completed events are not counted (0): there may be millions.
+        """
         ...
 
     async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
@@ -230,42 +254,46 @@ class EventAdmin(Protocol):
     async def redrive(
         self, which: Filter, root_cause: str, limit: int, spread_s: float, limit_s: float, dry_run: bool = False
     ) -> list[str]:
-        """Make up to `limit` events PENDING again, oldest first, the k-th due after k * `spread_s`.
+        """Make up to `limit` selected events PENDING again, the oldest first, and return their tracking ids.
 
-        Returns their tracking ids.
+        The k-th event is due after k * `spread_s` seconds, so that the events do not all run at once. `root_cause` is
+        stored with each event.
         """
         ...
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
-        """Delete up to `limit` finished events; events in any other status are never deleted."""
+        """Delete up to `limit` finished events and return how many. An event that is not finished is never deleted."""
         ...
 
 
 class EventsInTx(Protocol):
-    """What is written inside the caller's own transaction, on the caller's connection or session.
+    """Verbs that write inside the caller's own transaction, on the caller's connection or session (`target`).
 
-    `outbox_id` is the result of `identity`. Raises ConfigurationError (wrong_store) if the connection leads to another
-    database.
+    `outbox_id` is the result of `identity`. A verb raises ConfigurationError (wrong_store) if the connection leads to
+    another database.
     """
 
     def add(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        """Store the events and return the tracking ids of those that were not known yet, as EventPort.add does."""
+        """Store the events in the caller's transaction.
+
+        Return the tracking ids of those that were not known already.
+        """
         ...
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        """Record that this consumer has this event; False if that was known already."""
+        """Record that this consumer has handled this event. Return True, or False if that was recorded before."""
         ...
 
     async def identity(self, limit_s: float) -> str:
-        """Return what identifies this outbox: it never changes, and copies of the database keep it.
+        """Return the text that identifies this outbox, read on the outbox's own connection.
 
-        Asked on the outbox's own connection. Empty: this database needs none.
+        The text never changes, and copies of the database keep it. It is empty for a database that needs none.
         """
         ...
 
 
 class Events(Protocol):
-    """One outbox of one database, as a backend offers it; all on one connection of its own, opened when needed."""
+    """One outbox of one database. All its verbs use one connection of its own, opened when first needed."""
 
     @property
     def schema(self) -> SchemaPort: ...
@@ -281,7 +309,7 @@ class Events(Protocol):
 
     @property
     def hints(self) -> WakeupPort:
-        """Hints that events were added, called on the event loop that asked."""
+        """Return the port for hints that events were added. A hint is called on the event loop that registered it."""
         ...
 
     async def close(self) -> None: ...

@@ -26,7 +26,7 @@ class StoreFacts(Facts):
 
     @at(ERROR)
     def internal_error(self, *, error: str) -> None:
-        """A defect of this library; what it stopped goes on."""
+        """A part of this library ended by an error that it does not expect: a defect of the library."""
 
     @at(ERROR)
     def callback_failed(
@@ -52,7 +52,7 @@ class StoreFacts(Facts):
 
     @at(WARNING)
     def commit_not_replicated(self, *, error: str) -> None:
-        """A caller's fenced transaction is committed on this server, but perhaps on no standby."""
+        """A caller's fenced transaction is committed on this server, but perhaps not on a standby."""
 
     @at(WARNING)
     def timeline_unread(self, *, detail: str, hint: str) -> None:
@@ -100,7 +100,7 @@ class OutageFacts(Facts):
 
 
 class LeaseFacts(Facts):
-    """Facts about one leader's lease, or, without an epoch, about a candidate for it."""
+    """Facts about one leader's lease; where `lease_epoch` is None, about a candidate, which does not lead."""
 
     def __init__(
         self, sink: FactSink, lease_name: Text = None, holder_id: Text = None, lease_epoch: Int = None,
@@ -189,7 +189,7 @@ class LeaseFacts(Facts):
 
 
 class LockFacts(LeaseFacts):
-    """Facts about one session lock; its logger adds which."""
+    """Facts about one lock that a database session holds; the lock's own logger adds the name or keys of the lock."""
 
     @at(INFO)
     def lock_acquired(self, *, attempt: int, epoch: Int) -> None:
@@ -197,7 +197,7 @@ class LockFacts(LeaseFacts):
 
     @at(WARNING)
     def lock_lost(self, *, why: str) -> None:
-        """This process holds the lock no more, or cannot prove it."""
+        """This process does not hold the lock any more, or cannot prove that it does."""
 
     @at(INFO)
     def reconnecting(self, *, why: str) -> None:
@@ -225,7 +225,7 @@ class OutboxFacts(OutageFacts):
 
     @at(DEBUG)
     def reaper_run(self, *, recovered: int, dead: int, stale_s: list[float], took_s: float) -> None:
-        """The reaper has recovered what had lapsed."""
+        """The reaper has made a run and recovered the events whose lease had lapsed."""
 
     @at(INFO)
     def event_recovered(
@@ -243,7 +243,7 @@ class OutboxFacts(OutageFacts):
 
     @at(DEBUG)
     def reaper_failed(self, *, sql_error: str) -> None:
-        """A run of the reaper got no answer."""
+        """A run of the reaper got no answer from the store."""
 
     @at(INFO)
     def reaper_started(self, *, every_s: float) -> None:
@@ -264,15 +264,15 @@ class OutboxFacts(OutageFacts):
         oldest_pending_age_s: float,
         looked_at: float,
     ) -> None:
-        """The counts of the table."""
+        """The events of the outbox were counted; the fields are the counts."""
 
     @at(DEBUG)
     def outbox_unseen(self) -> None:
-        """The counts of the table are not known any more."""
+        """The counts of the outbox are not known any more: they could not be read, or are not read any more."""
 
     @at(INFO)
     def events_redriven(self, *, event_type: str, count: int, root_cause: str) -> None:
-        """An operator made these events pending again."""
+        """An operator made failed events or dead letters pending again."""
 
     @at(INFO)
     def events_purged(self, *, count: int) -> None:
@@ -288,7 +288,7 @@ class WorkerFacts(OutageFacts):
 
     @at(INFO)
     def worker_stopping(self, *, in_flight: int) -> None:
-        """The worker claims no more, and finishes what it has in hand."""
+        """The worker claims no more events, and waits for the handlers that run."""
 
     @at(INFO)
     def worker_stopped(self) -> None:
@@ -312,23 +312,23 @@ class WorkerFacts(OutageFacts):
 
     @at(WARNING)
     def worker_saturated(self) -> None:
-        """The worker claims nothing, because what it feeds is full."""
+        """The worker claims nothing, because its hook `saturated` says that what the worker feeds is full."""
 
     @at(WARNING)
     def worker_hook_failed(self, *, error: str) -> None:
-        """The hook `saturated` raised; it counts as not full."""
+        """The hook `saturated` raised an error; the worker goes on as if it had said "not full"."""
 
     @at(DEBUG)
     def worker_store_failed(self, *, sql_error: str) -> None:
-        """A turn of the worker got no answer."""
+        """One round trip of the worker, which completes and claims events, got no answer from the store."""
 
     @at(DEBUG)
     def worker_heartbeat(self, *, sent: int, refused: int) -> None:
-        """Leases on events were renewed."""
+        """The leases on events of this worker were renewed, or refused."""
 
     @at(ERROR)
     def worker_heartbeat_failed(self, *, held: int, sql_error: str) -> None:
-        """A renewal got no answer: the events are lost."""
+        """A renewal of the leases on events got no answer: this worker has lost the events."""
 
     @at(DEBUG)
     def worker_watched(self, *, running: int, hung: int, silent_s: float, oldest_s: float) -> None:
@@ -342,7 +342,7 @@ class WorkerFacts(OutageFacts):
 
     @at(WARNING)
     def worker_stuck(self, *, places: int, hung: int, handler: str, age_s: float) -> None:
-        """All places of the worker are taken by handlers that seem to hang."""
+        """The worker is stuck: as many handlers as it may run at once all seem to hang."""
 
     @at(DEBUG)
     def events_claimed(self, *, claimed: int) -> None:
@@ -354,11 +354,11 @@ class WorkerFacts(OutageFacts):
 
     @at(INFO)
     def events_handed_back(self, *, count: int) -> None:
-        """A worker that stops has given back events that it had called off; that is no try."""
+        """A stopping worker has given back events whose handlers it had cancelled; no try is counted."""
 
 
 class EventFacts(Facts):
-    """Facts about one event in a worker's hand."""
+    """Facts about one event that a worker has claimed."""
 
     @at(WARNING)
     def event_failed(self, *, attempt: int, status: str, error: Text = None, traceback: Text = None) -> None:
@@ -366,7 +366,7 @@ class EventFacts(Facts):
 
     @at(WARNING)
     def event_lost(self, *, reason: str, error: Text = None, traceback: Text = None) -> None:
-        """The result of a handler was not recorded, because the event was no longer this worker's."""
+        """The store did not record the result of a handler, because the event was no longer this worker's."""
 
     @at(WARNING)
     def event_aborted(self, *, reason: str) -> None:
@@ -374,7 +374,7 @@ class EventFacts(Facts):
 
     @at(WARNING)
     def handler_slow(self, *, handler: str, age_s: float) -> None:
-        """The handler has run for more than half of the time that it has."""
+        """The handler has run for more than half of the time it may take."""
 
     @at(WARNING)
     def handler_hung(self, *, handler: str, age_s: float, reason: str, place: str) -> None:
@@ -406,7 +406,7 @@ class ItemKindFacts(Facts):
 
     @at(DEBUG)
     def item_heartbeat(self, *, sent: int, refused: int) -> None:
-        """Leases on items were renewed."""
+        """The leases on items of this kind were renewed, or refused."""
 
     @at(ERROR)
     def item_heartbeat_failed(self, *, held: int, sql_error: str) -> None:
@@ -414,7 +414,7 @@ class ItemKindFacts(Facts):
 
 
 class ProcessorFacts(OutageFacts):
-    """Facts about what processes the items of one kind in one state."""
+    """Facts about one processor: what handles the items of one kind that are in one state."""
 
     @at(INFO)
     def processor_started(self, *, concurrency: int) -> None:
@@ -422,7 +422,7 @@ class ProcessorFacts(OutageFacts):
 
     @at(INFO)
     def processor_stopping(self, *, in_hand: int) -> None:
-        """The processor takes no more, and finishes what it has in hand."""
+        """The processor takes no more items, and waits for the handlers that run."""
 
     @at(INFO)
     def processor_stopped(self) -> None:
@@ -434,7 +434,7 @@ class ProcessorFacts(OutageFacts):
 
     @at(DEBUG)
     def processor_store_failed(self, *, sql_error: str) -> None:
-        """A turn of the processor got no answer."""
+        """A search of the processor for items got no answer from the store."""
 
     @at(DEBUG)
     def item_processed(self, *, id: str, token: int, now: str, moved: bool) -> None:
@@ -442,7 +442,7 @@ class ProcessorFacts(OutageFacts):
 
     @at(WARNING)
     def item_failed(self, *, id: str, token: int, error: str, rest_s: float, traceback: Text) -> None:
-        """The handler raised; the item rests for a while."""
+        """The handler raised an error; this processor does not take the item again for `rest_s` seconds."""
 
     @at(INFO)
     def item_called_off(self, *, id: str, token: int) -> None:

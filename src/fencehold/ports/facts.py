@@ -20,7 +20,10 @@ class FactSink(Protocol):
 
 @runtime_checkable
 class MetricsSink(FactSink, Protocol):
-    """A sink that also wants what costs something to find out: the latency of each event, the counts of a table."""
+    """A sink that may also ask for facts that cost something to find out, with `wants_latencies` True.
+
+    They are the latency of each event, and the counts of a table.
+    """
 
     wants_latencies: bool
 
@@ -30,7 +33,10 @@ def wants_latencies(sink: FactSink) -> bool:
 
 
 class Facts:
-    """Reports facts about one thing: `about` are the fields that all of them have."""
+    """Reports facts about one thing to a sink.
+
+    `about`: fields that are added to all of them, such as the thing's name.
+    """
 
     def __init__(self, sink: FactSink, **about: Any) -> None:
         self.sink = sink
@@ -53,10 +59,10 @@ LEVELS: dict[str, int] = {}
 
 
 def at(level: int, *, may_be_about: tuple[str, ...] = ()) -> Callable[[Declared[F, P]], Declared[F, P]]:
-    """Make a method report a fact of its own name, with its arguments as the fields.
+    """Return a decorator: a method declared with it reports a fact that has the method's name and level `level`.
 
-    A fact always has the same fields: one that is not given has its default, and one of `may_be_about` is None for
-    things that do not have it.
+    The method's arguments are the fact's fields. A fact always has the same fields: an argument that is not given has
+    its default. A name in `may_be_about` is a field that only some things have; for others it is None.
     """
 
     def declare(method: Declared[F, P]) -> Declared[F, P]:

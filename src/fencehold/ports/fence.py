@@ -26,10 +26,10 @@ Statement: TypeAlias = str | bytes | Composable | Callable[[], object]
 
 
 class Cursor(Protocol):
-    """The result of a statement: what the cursors of all databases have in common. The driver decides what a row is.
+    """The result of a statement, for async code. It has what the cursors of all databases have in common.
 
-    psycopg's and SQL Server's cursors have more (`fetchmany`, `description`, `async for`); the store in memory returns
-    None instead of a cursor.
+    The driver decides what a row is. psycopg's and SQL Server's cursors have more methods (`fetchmany`, `description`,
+    `async for`); the store in memory returns None instead of a cursor.
     """
 
     @property
@@ -38,16 +38,16 @@ class Cursor(Protocol):
         ...
 
     async def fetchone(self) -> Any:
-        """The next row; None when there is none."""
+        """Return the next row; None when no row is left."""
         ...
 
     async def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all rows that were not fetched yet."""
         ...
 
 
 class SyncCursor(Protocol):
-    """As `Cursor`, for programs without an event loop."""
+    """The result of a statement, for programs without an event loop. The driver decides what a row is."""
 
     @property
     def rowcount(self) -> int:
@@ -60,56 +60,73 @@ class SyncCursor(Protocol):
         ...
 
     def fetchone(self) -> Any:
-        """The next row; None when there is none."""
+        """Return the next row; None when no row is left."""
         ...
 
     def fetchmany(self, size: int = ..., /) -> list[Any]:
-        """The next `size` rows, or those that are left."""
+        """Return the next `size` rows, or fewer if fewer are left."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all rows that were not fetched yet."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class Transaction(Protocol):
-    """An open fenced transaction. It commits when its block ends without an error, and only while the epoch holds."""
+    """An open fenced transaction, for async code.
+
+    It commits when its block ends without an error, and only while the term's epoch is the lease's.
+    """
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection: of sqlite3, psycopg or mssql-python. Leave commit and rollback to the block."""
+        """Return the driver's own connection: of sqlite3, psycopg or mssql-python.
+
+        Do not commit or roll back on it: the end of the transaction's block does that.
+        """
         ...
 
     async def execute(self, statement: Statement, params: Params = None) -> Cursor:
-        """Run the statement in the transaction. Raises LeaseLost instead once the term is over."""
+        """Run the statement in the transaction. Raises LeaseLost, without running it, once the term is over."""
         ...
 
 
 class SyncTransaction(Protocol):
-    """As `Transaction`, without an event loop: on a connection of the store's own, in the calling thread."""
+    """An open fenced transaction for programs without an event loop, on a connection of the store's own.
+
+    It runs in the calling thread. It commits when its block ends without an error, and only while the term's epoch is
+    the lease's.
+    """
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection: of sqlite3, psycopg or mssql-python. Leave commit and rollback to the block."""
+        """Return the driver's own connection: of sqlite3, psycopg or mssql-python.
+
+        Do not commit or roll back on it: the end of the transaction's block does that.
+        """
         ...
 
     def execute(self, statement: Statement, params: Params = None) -> SyncCursor:
-        """Run the statement in the transaction. Raises LeaseLost instead once the term is over."""
+        """Run the statement in the transaction. Raises LeaseLost, without running it, once the term is over."""
         ...
 
 
 def not_known() -> bool | None:
-    """Always None: for databases where a renewal can ask, since the caller's open transaction does not block it."""
+    """Return None: whether the lease is held is not known.
+
+    It is for databases on which a caller's open transaction does not block a renewal: there the renewal finds out.
+    """
     return None
 
 
 @dataclass(frozen=True)
 class GuardText:
-    """A condition for the WHERE of one statement: `sql` in the driver's parameter style, `text` with `:name` ones.
+    """A condition for the WHERE of one statement, true only while the lease is this term's.
 
-    `is_held` returns at once, in the calling thread, whether the lease in the store is this term's; None: not known.
+    `sql` has parameters in the driver's style, `text` has them as `:name`. `is_held` returns at once, in the calling
+    thread, whether the lease in the store is this term's; None: not known.
     """
 
     sql: str
@@ -119,7 +136,10 @@ class GuardText:
 
 
 class Ready(Generic[T]):
-    """An awaitable whose result is already known: so `await term.fence(conn)` works for every kind of connection."""
+    """An awaitable whose result is already known.
+
+    It lets a program write `await term.fence(conn)` for a blocking connection too.
+    """
 
     def __init__(self, value: T) -> None:
         self._value = value
@@ -130,16 +150,20 @@ class Ready(Generic[T]):
 
 
 class FencePort(Protocol):
-    """Each verb raises LeaseLost when the store refuses, and then nothing was written."""
+    """The fence: the verbs that make a write depend on the lease.
+
+    Each verb except `spoil` and `close` raises LeaseLost when the store refuses it, and then nothing was written.
+    """
 
     def transaction(self, key: TermKey, remaining_s: RemainingS) -> AbstractAsyncContextManager[Transaction]: ...
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]: ...
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        """Fence the transaction that is open on `target`.
+        """Check the lease inside the transaction that is open on `target`; a takeover then waits for its end.
 
-        `over`: the term has ended already; only make the transaction unable to commit, and raise.
+        Raises LeaseLost if the lease is not this term's. `over` True: the term has ended already, so only make the
+        transaction unable to commit, and raise.
         """
         ...
 

@@ -1,5 +1,7 @@
-"""Items of one kind, each with at most one holder. The rules are in model/items/rules.py; a verb is one statement (or
-one transaction) and one limit. A verb for several keys takes and returns a batch: one statement for all of them.
+"""The verbs of items of one kind; an item has at most one holder. The rules are in model/items/rules.py.
+
+A verb is one statement (or one transaction) and has one time limit. A verb for several keys takes and returns all of
+them at once, in one statement.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from fencehold.ports.schema import SchemaPort
 class ItemRow:
     """One item, as the store returned it; all times are from the store's clock.
 
-    The lease fields are None or 0 without a live lease; only `token` is always that of the last lease (0: never
-    leased). `remaining_s`: how long the lease still had when the store answered.
+    Without a live lease the lease fields are None or 0, except `token`, which is that of the last lease (0: the item
+    was never leased). `remaining_s`: how long the lease still had when the store answered.
     """
 
     id: str
@@ -39,7 +41,10 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """What a put writes. `holder_id` is the caller: the put is refused while another holder has a live lease."""
+    """What a put writes.
+
+    `holder_id` names the caller: the put is refused while another holder has a live lease on the item.
+    """
 
     id: str
     state: str
@@ -49,7 +54,10 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemRefusal:
-    """The rules do not allow the request; nothing was changed. `current` is the present item (None: there is none)."""
+    """The answer to a request that the rules do not allow; nothing was changed.
+
+    `current` is the item (None: no item).
+    """
 
     reason: str  # model/items/rules.py: ABSENT, LAPSED or HELD_BY_ANOTHER
     current: ItemRow | None = None
@@ -57,7 +65,10 @@ class ItemRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A range of `state_timestamp`, in store time: from `since` on, and before `before`. None: no limit."""
+    """A range of times in the store's clock: from `since` on, and before `before`. None: no limit on that side.
+
+    It selects items by `state_timestamp`, the time at which they came into their state.
+    """
 
     since: dt.datetime | None = None
     before: dt.datetime | None = None
@@ -68,23 +79,30 @@ ItemAnswer = ItemRow | ItemRefusal
 
 
 class ItemPort(Protocol):
-    """Items and their documents. A verb returns an ItemRow if it was executed, an ItemRefusal if it was refused.
+    """The verbs for items and their documents. A verb returns an ItemRow if it was executed, an ItemRefusal if refused.
 
-    Without an answer it raises Unavailable (not executed) or Uncertain; so do the verbs of ItemLeases and ItemAdmin.
+    If the store does not answer, it raises Unavailable (not executed) or Uncertain (perhaps executed). The verbs of
+    ItemLeases and ItemAdmin raise the same two errors.
     """
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
-        """Create the item, or replace its state and document while no other holder has it; the own live lease stays."""
+        """Create the item, or replace its state and document, unless another holder has a live lease on it.
+
+        If the caller itself has a live lease on the item, that lease stays.
+        """
         ...
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]: ...
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
-        """Write state and document, only under this live lease: the write itself checks it. None: not changed."""
+        """Write state and document, only if this lease is live: the write itself checks that.
+
+        An argument None is not changed.
+        """
         ...
 
     async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
-        """Delete the item, only under this live lease: the delete itself checks it. Returns None when it is deleted."""
+        """Delete the item, only if this lease is live: the delete itself checks that. Return None, or the refusal."""
         ...
 
 
@@ -92,7 +110,10 @@ class ItemLeases(Protocol):
     """The leases on items: who holds an item, and until when."""
 
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
-        """Lease a free item, or one that this holder has already: the new token then replaces the old one."""
+        """Lease the item if it is free, or if this holder has it already.
+
+        In that case a new token replaces the old one.
+        """
         ...
 
     async def next_for_state(
@@ -105,30 +126,36 @@ class ItemLeases(Protocol):
         skip: Sequence[str] = (),
         stretch: Stretch = EVER,
     ) -> list[ItemRow]:
-        """Lease up to `limit` free items in this state to this holder, the longest in the state first.
+        """Lease up to `limit` free items in this state to this holder, the longest in the state first, and return them.
 
-        Leaves out items that another session is just taking, without waiting for them, and the ids in `skip`.
-        With a `stretch`, takes only items that came into this state within it.
+        Leaves out items that another session is just leasing, without waiting for them, and the ids in `skip`. With a
+        `stretch`, leases only items that came into this state within that range of time.
         """
         ...
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Return until when each key is held, if it still is. Changes the lease fields only."""
+        """Renew the leases and return until when each key is held. Leaves out keys whose lease is not live any more.
+
+        Nothing but the lease is changed.
+        """
         ...
 
     async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        """End these leases and return the refused keys only: there the live lease is another one.
+        """End these leases and return the refusals: for each key whose item is under another live lease.
 
-        An absent or lapsed lease is not refused.
+        A lease that has lapsed, or whose item is gone, is not refused. An empty dict: nothing was refused.
         """
         ...
 
 
 class ItemAdmin(Protocol):
-    """Reads for operators."""
+    """The verbs of an operator: they read items and lease nothing."""
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
-        """Return items of this kind (in this state), the longest in their state first, held or not."""
+        """Return up to `limit` items of this kind, leased or not, the longest in their state first.
+
+        `state` None: any state.
+        """
         ...
 
     async def kinds(self, limit_s: float) -> list[str]:
@@ -137,9 +164,9 @@ class ItemAdmin(Protocol):
 
 
 class ItemStore(Protocol):
-    """The items of one kind of one database, on a connection of its own that opens when needed; for one event loop.
+    """The items of one kind in one database, for one event loop.
 
-    All kinds share their tables.
+    They use one connection of their own, opened when first needed. The items of all kinds are in the same tables.
     """
 
     @property

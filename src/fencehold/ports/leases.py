@@ -1,4 +1,4 @@
-"""Named leases: six verbs, each one statement and one limit. The rules are in model/election/rules.py."""
+"""The six verbs of named leases, each one statement with one time limit. The rules are in model/election/rules.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ Answer = Lease | Refusal | Busy
 
 
 class LeasePort(Protocol):
-    """A verb returns a Lease if it was executed, a Refusal if it was refused, Busy if that is not yet decided.
+    """The verbs of named leases: Lease if a verb was executed, Refusal if it was refused, Busy if neither yet.
 
-    Without an answer it raises Uncertain or Unavailable.
+    Busy: another session had locked the row; nothing was changed, ask again. If the store does not answer, a verb
+    raises Unavailable (not executed) or Uncertain (perhaps executed).
     """
 
     async def acquire(self, ask: Ask, limit_s: float) -> Answer: ...

@@ -1,4 +1,4 @@
-"""A lock that belongs to a server session: what an election needs of the one connection that holds it."""
+"""What an election needs of the one server connection that holds its lock."""
 
 from __future__ import annotations
 
@@ -9,44 +9,50 @@ from fencehold.ports.fence import FencePort
 
 
 class ServerSession(Protocol):
-    """One connection to a server: how it is identified, waited on and ended."""
+    """One connection to a server: a session that can be identified, waited on and ended."""
 
     async def rest(self, timeout_s: float) -> None:
-        """Wait for `timeout_s`, or until the connection ends."""
+        """Wait for `timeout_s`; return earlier if the connection ends."""
         ...
 
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
-        """Wait for `timeout_s`, or until the lock may be free, the connection has ended or `stop` is set."""
+        """Wait for `timeout_s`; return earlier if the lock may be free, the connection has ended, or `stop` is set."""
         ...
 
     async def close(self) -> None:
-        """End the session, which frees all that it holds."""
+        """End the session on the server, which frees all locks that it holds."""
         ...
 
     @property
     def birth(self) -> Any | None:
-        """Identifies this session, for `evict`. None if that is not known, or if another client may get it next."""
+        """Return a value that identifies this session, to be passed to `evict`.
+
+        None if it is not known, or if a pooler may give the session to another client next.
+        """
         ...
 
 
 class LockSession(ServerSession, Protocol):
-    """One connection to one lock; every verb ends within its limit."""
+    """One connection to a server that takes one lock. Every verb ends within its limit."""
 
     async def try_lock(self, limit_s: float) -> bool: ...
 
     async def probe(self, limit_s: float) -> bool:
-        """Whether this session holds the lock, not only whether its connection works."""
+        """Return whether this session holds the lock. A working connection alone is not enough."""
         ...
 
     async def unlock(self, limit_s: float) -> bool: ...
 
     async def evict(self, born: Any, limit_s: float) -> bool:
-        """End the session that has this `birth`, if it holds the lock. True when that session is gone."""
+        """End the session whose `birth` is `born`, if it holds the lock.
+
+        Return True when that session is gone, else False.
+        """
         ...
 
     @property
     def expires(self) -> bool:
-        """Whether a proof that the lock is held is valid for a limited time only."""
+        """Return whether the lock counts as held only for a limited time after the last successful probe."""
         ...
 
 
@@ -54,7 +60,10 @@ S_contra = TypeVar("S_contra", bound=LockSession, contravariant=True)
 
 
 class Companion(Protocol[S_contra]):
-    """A fencing epoch beside the lock: a lease that only the lock's holder raises and renews, on its connection."""
+    """A fencing epoch for a lock: a lease row that only the lock's holder takes and renews.
+
+    All its statements run on the lock's own connection.
+    """
 
     name: str
     holder_id: str
@@ -64,15 +73,21 @@ class Companion(Protocol[S_contra]):
     def fences(self) -> FencePort: ...
 
     async def seize(self, session: S_contra, lease_s: float, limit_s: float) -> int:
-        """Take the lease with the next epoch, and return that epoch."""
+        """Take the lease over, whatever its expiry, with the next epoch, and return that epoch.
+
+        Needs the lock to be held.
+        """
         ...
 
     async def resume(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> bool:
-        """Renew this epoch's lease, if nobody has raised the epoch and the lease has not lapsed; else False."""
+        """Renew this epoch's lease and return True.
+
+        False if the lease has another epoch by now, or has lapsed.
+        """
         ...
 
     async def renew(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> None:
-        """Renew this epoch's lease. Raises if the lease has another epoch."""
+        """Renew this epoch's lease. Raises LockError if the lease has another epoch."""
         ...
 
     async def release(self, session: S_contra, epoch: int, limit_s: float) -> None: ...

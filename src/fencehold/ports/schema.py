@@ -1,4 +1,4 @@
-"""The tables: created and upgraded by numbered SQL files, under a lock."""
+"""The tables of a backend: numbered SQL files create and upgrade them, while a lock keeps other processes out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Waits = Callable[[str], None]
 
 
 def unheard(what: str) -> None:
-    """Do nothing: for callers that need not know what `init` waits for."""
+    """Do nothing. It is the default for callers that need not know what `init` waits for."""
 
 
 class SchemaPort(Protocol):
@@ -26,9 +26,9 @@ class SchemaPort(Protocol):
         ...
 
     async def missing(self, limit_s: float) -> list[str]:
-        """What this version needs and the database does not have, such as `fencehold_leases.lease_id`, by name.
+        """Return the names of what this version needs and the database lacks, such as `fencehold_leases.lease_id`.
 
-        Empty when all is there. A table that is missing as a whole is named once, without its columns.
+        Empty if nothing is missing. A missing table is named once, without its columns.
         """
         ...
 
@@ -41,9 +41,12 @@ class SchemaPort(Protocol):
         ...
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        """What this role lacks on the tables that are there, such as `UPDATE on fencehold_leases`; empty if nothing."""
+        """Return the rights that this role lacks on the existing tables, such as `UPDATE on fencehold_leases`.
+
+        An empty list: no right is missing.
+        """
         ...
 
     def script(self) -> str:
-        """The steps of `init` as SQL text for a database administrator."""
+        """Return the steps of `init` as SQL text for a database administrator."""
         ...

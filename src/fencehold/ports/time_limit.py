@@ -1,4 +1,4 @@
-"""Two time limits: one ends a block of awaits, even in a task that is being cancelled; one is only read."""
+"""Two kinds of time limit: one that ends a block of async code, and one that is only read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from types import TracebackType
 
 
 class TimeLimit:
-    """`async with TimeLimit(seconds):` raises TimeoutError when they are over; None is no limit.
+    """A time limit for a block: `async with TimeLimit(seconds):` raises TimeoutError when they are over.
 
-    asyncio.timeout() of Python 3.11.0 to 3.11.2 raises CancelledError instead, if the task was cancelled before the
-    block began: code that cleans up would take the end of its limit for a cancellation. asyncio.wait_for() of Python
-    3.11 loses a cancel that comes together with the result: code that waits for the task's end would wait for ever.
+    None: no limit. It also works in a task that is being cancelled. asyncio.timeout() of Python 3.11.0 to 3.11.2 raises
+    CancelledError instead, if the task was cancelled before the block began: code that cleans up would take the end of
+    its limit for a cancellation. asyncio.wait_for() of Python 3.11 loses a cancel that comes together with the result:
+    code that waits for the task's end would wait for ever.
     """
 
     def __init__(self, limit_s: float | None) -> None:
@@ -38,6 +39,6 @@ class TimeLimit:
 
 
 def fixed(limit_s: float) -> Callable[[], float]:
-    """Fix a limit that starts now; the result returns the seconds left."""
+    """Return a function that returns how many seconds are left of a limit that starts now."""
     ends_s = time.monotonic() + limit_s
     return lambda: ends_s - time.monotonic()

@@ -10,12 +10,15 @@ from fencehold.ports.events import Claim
 
 
 class TracePort(Protocol):
-    """Neither verb ever raises: a broken tracer must not cost an event."""
+    """Carries traces across an outbox. Its methods never raise, because an error of a tracer must not lose an event."""
 
     def carry(self) -> Mapping[str, str]:
-        """The caller's trace context as headers (traceparent, tracestate, baggage); empty outside a trace."""
+        """Return the caller's trace context as headers (traceparent, tracestate, baggage); empty outside a trace."""
         ...
 
     def handling(self, outbox: str, worker_id: str, claim: Claim) -> AbstractContextManager[Any] | None:
-        """A span around one run of a handler, linked to the trace in `metadata`; None: tracing is off, at no cost."""
+        """Return a span for one run of a handler, linked to the trace in the event's `metadata`.
+
+        None: tracing is off.
+        """
         ...

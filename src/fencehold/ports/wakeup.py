@@ -1,4 +1,4 @@
-"""Hints that something changed. A hint is no proof: a lost or a false hint costs time, not safety."""
+"""Hints: notifications of the store that something changed. A lost or a false hint costs time, not safety."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ ACQUIRED, RELEASED, ASKED, ADDED, UNKNOWN = "acquired", "released", "asked", "ad
 
 class WakeupPort(Protocol):
     def on_hint(self, hint: Hint) -> None:
-        """Call `hint(what, name)` when the store reports a change, on the event loop where this was called.
+        """Register `hint`: `hint(what, name)` is called when the store reports a change, on the present event loop.
 
-        For a lease `name` is its name. For events `what` is ADDED, and `name` is a text of the backend's. UNKNOWN:
-        anything may have changed, check all.
+        `what` is ACQUIRED, RELEASED or ASKED (to step down) for a lease, and `name` is the lease's name. `what` is
+        ADDED for events, and the backend chooses `name`. `what` is UNKNOWN if anything may have changed: check
+        everything.
         """
         ...
 
     async def listen(self, limit_s: float) -> bool:
-        """Start to listen, or make sure that it does already. False if this store cannot notify."""
+        """Start to listen, if that has not been done, and return True. False if this store cannot notify."""
         ...

@@ -26,11 +26,10 @@ HTTPS_PORT = 443
 class Address:
     """Where the documents are, and how to log in.
 
-    `buckets`: over how many logical partitions the items of one kind are spread. `by_procedure`: the verbs of items run
-    as stored procedures. `credential`: which identity of Microsoft Entra ID we are ("default"), or "" with a key.
-
-    The URL's `tls` and `verify` are off only for an emulator: its certificate is its own, and the addresses that it
-    reports cannot be reached.
+    `buckets`: over how many logical partitions the items of one kind are spread. `by_procedure`: True if the verbs of
+    items run as stored procedures. `credential`: "default" to log in with Microsoft Entra ID, "" to log in with a key.
+    `tls` and `verify` are False only for an emulator, which has a certificate of its own and reports addresses that
+    cannot be reached.
     """
 
     endpoint: str
@@ -94,7 +93,10 @@ def _options(parts: SplitResult) -> dict[str, str]:
 
 
 def _choice(options: dict[str, str], name: str, usual: str, other: str) -> str:
-    """Take the option out and return it; `usual` if it is not given."""
+    """Remove the option `name` from `options` and return its value; `usual` if it is not there.
+
+    Raises ConfigurationError if the value is neither `usual` nor `other`.
+    """
     value = options.pop(name, usual)
     if value not in (usual, other):
         raise wrong(f"{name}={value!r:.20} is neither {usual} nor {other}.")

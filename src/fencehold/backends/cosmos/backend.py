@@ -23,7 +23,10 @@ FENCE_HINT = (
 
 
 class CosmosBackend:
-    """`clock` replaces the estimate of the server's clock, for tests. `facts` receives what each request cost."""
+    """The backend of a `cosmos://` URL: leases and items in one container.
+
+    `clock`: a test's replacement for the estimate of the server's clock. `facts`: receives what each request cost.
+    """
 
     name = NAME
     events = None  # no transaction covers both an event and the caller's own documents

@@ -1,4 +1,7 @@
-"""Names as ids that Cosmos DB accepts, and leases as documents. Lease times are whole microseconds of store time."""
+"""Turns names into document ids that Cosmos DB accepts, and leases into documents and back.
+
+Times of leases are whole microseconds of store time.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,18 @@ MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def document_id(name: str) -> str:
-    """Return an id that no other name has: Cosmos DB forbids / \\ ? #, and would shorten a path of dots.
+    """Return a document id for this name; no two names have the same id.
 
-    A name too long for an id is replaced by its hash; the document holds the name itself in either case.
+    Cosmos DB forbids four characters (slash, backslash, question mark, number sign) in an id, and shortens a path of
+    dots, so these are encoded. A name too long for an id is replaced by its hash; the document also holds the name
+    itself.
     """
     encoded = "".join(chr(byte) if byte in _PLAIN else f"~{byte:02x}" for byte in name.encode())
     return encoded if len(encoded) <= ID_CHARS_MAX else f"~sha256-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def query(name: str) -> str:
-    """The text of queries/<name>.sql without its header."""
+    """Return the text of queries/<name>.sql without its header."""
     text = (resources.files(__package__) / "queries" / f"{name}.sql").read_text("utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip().removesuffix(";")
 
@@ -49,7 +54,7 @@ def lease_document(partition: str, lease: Lease) -> Document:
 
 
 def lease_row(document: Document) -> Lease:
-    """Return the lease with `remaining_s` 0: the caller, which knows the time, sets it."""
+    """Return the lease of a document. Its `remaining_s` is 0: the caller knows the time and sets it."""
     return Lease(
         name=document["name"],
         holder_id=document["holderId"],

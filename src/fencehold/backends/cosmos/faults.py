@@ -1,4 +1,4 @@
-"""The one place that sorts the errors of azure-cosmos and aiohttp: executed, not executed, or unknown."""
+"""Turns errors of azure-cosmos and aiohttp into ours. Only this file decides: executed, not executed, or unknown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _REFUSED: dict[tuple[int | None, int | None], tuple[str, str]] = {
 
 @asynccontextmanager
 async def within(limit_s: float, is_write: bool) -> AsyncIterator[None]:
-    """Limit the time of the block, and raise ours for the driver's errors in it. `is_write`: it may change data."""
+    """Limit the time of the block, and raise the driver's errors in it as ours.
+
+    `is_write`: the block may change data. Then a missing answer is raised as Uncertain, else as Unavailable.
+    """
     try:
         async with TimeLimit(max(0.0, limit_s)):
             yield
@@ -51,9 +54,10 @@ async def within(limit_s: float, is_write: bool) -> AsyncIterator[None]:
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the request was not executed and is worth repeating: throughput exceeded, or a collision in the server.
+    """Return whether the request was not executed and is worth repeating.
 
-    An exception thrown in a stored procedure is answered as 400, with its cause as sub-status; all it wrote was undone.
+    That is so for too many requests, and for a collision in the server. The server reports an exception in a stored
+    procedure as 400, with the cause as sub-status; all that the procedure wrote was undone.
     """
     if not isinstance(error, CosmosHttpResponseError):
         return False
@@ -63,7 +67,10 @@ def is_passing(error: Exception) -> bool:
 
 
 def of_script(error: CosmosHttpResponseError) -> CosmosHttpResponseError:
-    """Mark a collision inside a procedure, whatever its number, to be repeated: it is no answer about a document."""
+    """Return the error of a stored procedure's request; a collision between clients gets the status "to be repeated".
+
+    Elsewhere the numbers of such a collision (409, 412) would be the answer about a document.
+    """
     if error.status_code in (CONFLICT, PRECONDITION_FAILED):
         error.status_code = RETRY_WITH
     return error
@@ -78,7 +85,10 @@ def retry_after_s(error: CosmosHttpResponseError) -> float:
 
 
 def is_refusal(error: CosmosHttpResponseError) -> bool:
-    """Whether the document is not as the caller expected (412), exists already (409) or does not exist (404)."""
+    """Return whether the server refused because the document is not what the caller expected.
+
+    That is: it was changed by another client (412), it exists already (409), or it does not exist (404).
+    """
     if error.status_code == NOT_FOUND:
         return error.sub_status not in (OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE)
     return error.status_code in (CONFLICT, PRECONDITION_FAILED)
@@ -101,9 +111,11 @@ def of_answer(error: CosmosHttpResponseError, is_write: bool) -> FenceholdError:
 
 
 def of_transport(error: Exception, is_write: bool) -> FenceholdError:
-    """Return our error for a request without an answer. Only a connection that was never made certainly sent nothing.
+    """Return our error for a request without an answer.
 
-    The driver's own error classes do not show this: a connection cut after sending is reported as a request never sent.
+    It is Unavailable if the request was certainly not sent or changes nothing, else Uncertain. Only a connection that
+    was never made is certain. The driver's own error classes do not show this: they report a connection that was cut
+    after sending as a request never sent.
     """
     inner = getattr(error, "inner_exception", None) or error.__cause__ or error
     never_sent = isinstance(error, ServiceRequestTimeoutError | ClientAuthenticationError) or isinstance(
@@ -113,7 +125,7 @@ def of_transport(error: Exception, is_write: bool) -> FenceholdError:
 
 
 def of_connect(error: Exception) -> FenceholdError:
-    """Return our error for a fault before anything was sent, or before anything that could change data."""
+    """Return our error for a failure before anything was sent that could change data."""
     if isinstance(error, CosmosHttpResponseError):
         return of_answer(error, is_write=False)
     if isinstance(error, ClientAuthenticationError):  # raised by the source of tokens, before a request is sent
@@ -147,7 +159,10 @@ def schema_missing(text: str) -> ConfigurationError:
 
 
 def only_by_hand(what: str) -> ConfigurationError:
-    """Return the error for what a token of Entra ID cannot create: it can read and write documents, nothing else."""
+    """Return the error for something that does not exist and that a login by Entra ID cannot create.
+
+    Such a login can read and write documents, nothing else.
+    """
     return ConfigurationError(
         f"{what}, and with credential=default it cannot be created from here.",
         hint="Create it with the Azure command line (docs/cosmos.md), or by `fencehold init` with an account key.",
@@ -156,6 +171,9 @@ def only_by_hand(what: str) -> ConfigurationError:
 
 
 def _text(error: BaseException) -> str:
-    """Return the message as one line, without secrets and shortened: the driver's messages can fill a page."""
+    """Return the error's message on one line, without secrets.
+
+    It is shortened: the driver's messages can fill a page.
+    """
     words = SIGNED.sub("***", str(getattr(error, "message", "") or error))
     return redact(" ".join(words.split())[:300]).rstrip(".") or type(error).__name__

@@ -1,9 +1,10 @@
-"""Named leases on Cosmos DB, written by etag: the table of model/election/rules.py on a window of the server's time.
+"""The verbs of named leases on Cosmos DB, written by etag. The rules are in model/election/rules.py.
 
-A rule is applied only if it is the same one at every instant that the server's clock may show. A takeover between the
-decision and the write changes the etag: the write is refused, and the row is read and decided again. A write that was
-decided while the lease was live, and then delayed past its expiry, is executed only if nobody took the lease over. So
-the row never belongs to two holders.
+The server's time is known only as a window, from the earliest to the latest time that it can be (server_clock.py). A
+rule is applied only if the table gives the same rule at both ends of the window. A takeover between the decision and
+the write changes the etag: the write then fails, and the row is read and decided again. A write that was decided while
+the lease was live, and delayed past its expiry, succeeds only if nobody took the lease over. So a row never belongs to
+two holders.
 """
 
 from __future__ import annotations
@@ -82,9 +83,10 @@ class CosmosLeases:
         return await self._attempt(call, Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
 
     async def _attempt(self, call: Call, verb: Verb, key: TermKey, nonce: str = "") -> Answer:
-        """Read (or use the known document), decide, write by etag; start again if the etag has changed.
+        """Read the row, decide, write by etag, and start again if the etag has changed. Return the verb's answer.
 
-        Returns Busy after TRIES_MAX refused writes.
+        The row as this client last wrote it is used first, which saves the read. Returns Busy after TRIES_MAX failed
+        writes.
         """
         document = self._remembered(verb, key)
         for _ in range(TRIES_MAX):
@@ -113,16 +115,20 @@ class CosmosLeases:
         return stored is not None
 
     def _remembered(self, verb: Verb, key: TermKey) -> Document | None:
-        """Return the document as we last wrote it, if it is this term's. An acquire must see what others wrote."""
+        """Return the document as this client last wrote it, if it shows the term of `key`; else None.
+
+        Always None for an acquire, which must see what other clients wrote.
+        """
         document = self._known.get(key.name) if verb in (Verb.RENEW, Verb.RELEASE) else None
         is_same = document is not None and (document["holderId"], document["epoch"]) == (key.holder_id, key.epoch)
         return document if is_same else None
 
 
 async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[Answer]]) -> list[Answer]:
-    """Attempt all keys at once. If only some got an answer, the others are Busy, so that no answer is lost.
+    """Attempt all keys at once and return an answer for each key, in the order of `keys`.
 
-    If none got one, raises an Uncertain if there is any, else the first error.
+    If some attempts fail and others do not, the answer of the failed ones is Busy, so that the others are not lost. If
+    all fail, raises an Uncertain if there is one among the errors, else the first error.
     """
     distinct = list(dict.fromkeys(keys))
     found = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
@@ -138,7 +144,7 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
 
 
 def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:
-    """Return the rule that applies whatever the server's clock shows within the window; None if none does: refused."""
+    """Return the rule that applies at both ends of the window; None if there is no such rule: the verb is refused."""
     first, last = (
         decide(row, verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce))
         for now in (window.earliest, window.latest)
@@ -147,25 +153,25 @@ def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Wind
 
 
 def request_at(window: Window, verb: Verb, key: TermKey, nonce: str) -> Request:
-    """Return the request with its instant.
+    """Return the rules' input for this verb, with the time that the write stores.
 
-    A lease starts at the latest time the clock may show, because its holder counts from an earlier one. A released
-    lease ends at the earliest, less twice the window's width, so that the next holder, whose window may be lower than
-    ours, need not wait.
+    An acquire or a renewal stores a lease from the latest time that the server's clock may show: the holder counts its
+    lease from when it asked, which is earlier, so the holder always stops first. A release stores an end two window
+    widths before the earliest time, so that the next holder, whose window may be earlier than ours, need not wait.
     """
     now = window.earliest - 2 * window.width if verb is Verb.RELEASE else window.latest
     return Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce)
 
 
 def refused(row: Lease | None, verb: Verb, window: Window) -> Refusal:
-    """Return the refusal with the row as others see it.
+    """Return the refusal with its reason and the row as other clients than its holder see it.
 
-    Its reason is that at the end of the window, where our lease lapses first.
+    The reason is the one at the end of the window, because there the caller's own lease lapses first.
     """
     reason = "held" if verb is Verb.ACQUIRE else refusal_reason(row, window.latest)
     return Refusal(reason, seen(row, window) if row is not None else None)
 
 
 def seen(row: Lease, window: Window) -> Lease:
-    """Return the lease as everybody but its holder must treat it: live until it has lapsed for certain."""
+    """Return the lease as other clients than its holder see it: live until it has certainly lapsed."""
     return replace(row, remaining_s=(row.expires_at - window.earliest).total_seconds())

@@ -1,4 +1,7 @@
-"""The database and the container: created if the key allows it, else described for somebody who may create them."""
+"""The database and the container on Cosmos DB: created if the login may do that.
+
+If it may not, the commands for somebody who may create them are given.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ class CosmosSchema:
         self._wire = wire
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Safe to repeat and in parallel: the second of two processes finds that everything exists."""
+        """Create the database and the container and return the steps just applied. Safe to repeat and in parallel.
+
+        If two processes do it at once, the second one finds that everything exists.
+        """
         async with faults.within(limit_s, is_write=True):
             return [] if await self._is_there() else await self._created()
 
@@ -74,7 +80,7 @@ class CosmosSchema:
         return True
 
     async def _check_container(self) -> None:
-        """Raises ConfigurationError (container_exists) for another partition key: the container is then not ours."""
+        """Raise ConfigurationError (container_exists) if the container has another partition key, so is not ours."""
         address = self._wire.address
         database = (await self._wire.client()).get_database_client(address.database)
         found = await database.get_container_client(address.container).read()

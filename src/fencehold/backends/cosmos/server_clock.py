@@ -32,7 +32,7 @@ PARTITIONS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The server's clock is neither before `earliest` nor after `latest`."""
+    """A range of times: the server's clock shows neither less than `earliest` nor more than `latest`."""
 
     earliest: dt.datetime
     latest: dt.datetime
@@ -66,7 +66,10 @@ class ServerClock:
         self._stamped: dict[str, dt.datetime] = {}
 
     def note(self, partition: str, ts_s: float, sent_s: float) -> None:
-        """Record that a write to this partition, sent at `sent_s`, was just answered with this `_ts`."""
+        """Record a reading of the server's clock from the answer to a write, which must have arrived just now.
+
+        `ts_s` is the `_ts` of the answer; `sent_s` is when the write was sent. Each partition has readings of its own.
+        """
         for known in (self._readings, self._tightest, self._stamped):
             if len(known) >= PARTITIONS_MAX:
                 known.clear()
@@ -78,7 +81,10 @@ class ServerClock:
             self._tightest[partition] = reading  # later, or the server's clock was set back meanwhile
 
     def window(self, partition: str) -> Window | None:
-        """Return the window; None if there is no reading, or only one that is too old. The next write brings one."""
+        """Return the window for this partition. None if there is no reading of its clock, or only one that is too old.
+
+        The answer to the next write brings a new reading.
+        """
         reading = self._readings.get(partition)
         now_s = self.now_s()
         if reading is None or now_s - reading.sent_s > AGE_S_MAX:
@@ -86,11 +92,11 @@ class ServerClock:
         return Window(reading.earliest(now_s), reading.latest(now_s))
 
     def stamp(self, partition: str, window: Window) -> dt.datetime:
-        """Return an instant within this window. It only puts changes in order; nothing is decided by it.
+        """Return a time within this window, later than the last one returned for this partition.
 
-        Each is later than the one before, unless the server's clock was set back. It uses all readings so far: the more
-        writes, the nearer it is to the server's true time. Lower bounds from old readings are good enough for an order,
-        but never for a decision: a step of the clock by less than the window's width would go unnoticed.
+        It is later unless the server's clock was set back. The time only puts changes in order; no rule may be decided
+        by it. It uses all readings so far: the more writes, the nearer it is to the server's true time. An old reading
+        is good enough for an order. For a decision it is not, because it would hide a small step of the server's clock.
         """
         tightest = self._tightest.get(partition)
         after = self._stamped.get(partition, EPOCH_START) + MILLISECOND

@@ -1,4 +1,7 @@
-"""Requests to one container, each within its verb's limit. Sorts their faults, reports charges, notes their `_ts`."""
+"""Sends requests to one container, each within its verb's limit.
+
+Turns their errors into ours, reports what they cost, and notes the server's time (`_ts`) of their answers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's windo
 
 
 class Wire:
-    """One client, opened by the first request; for one event loop."""
+    """One client of the driver, opened by the first request; for one event loop."""
 
     def __init__(self, address: Address, clock: ServerClock | None = None, facts: FactSink | None = None) -> None:
         self.address = address
@@ -47,7 +50,10 @@ class Wire:
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def client(self) -> CosmosClient:
-        """Return the connected client, whose login may not have been tried yet. The caller limits the time."""
+        """Return the driver's client, and open it first if needed. The caller limits the time.
+
+        That a client is open does not mean that the server has accepted the login.
+        """
         async with self._opening:
             if self._client is None:
                 self._client = await self._connected()
@@ -76,7 +82,10 @@ class Wire:
         return client
 
     async def container(self) -> ContainerProxy:
-        """Return the container. It is read once, so a later 404 means that a document is absent, not the container."""
+        """Return the container.
+
+        It was read once, so a later 404 means that a document is missing, not the container.
+        """
         client = await self.client()
         if self._container is None:
             found = client.get_database_client(self.address.database).get_container_client(self.address.container)
@@ -91,10 +100,10 @@ class Wire:
 
 
 class Call:
-    """The requests of one verb: they share its limit, and are reported under its name.
+    """The requests of one verb: they share its time limit, and their costs are reported under its name.
 
-    They return None (or False) if the server refuses, and raise Unavailable or Uncertain if there is no answer.
-    A read without an answer is Unavailable, because it changes nothing; a write only if it certainly did not arrive.
+    A request returns None (or False) if the server refuses it. Without an answer it raises: Unavailable for a read,
+    which changes nothing, and for a write that certainly did not arrive; Uncertain for any other write.
     """
 
     def __init__(self, wire: Wire, verb: str, limit_s: float) -> None:
@@ -103,10 +112,10 @@ class Call:
         self.left_s = fixed(limit_s)
 
     async def now(self, partition: str) -> Window:
-        """Return the window that the server's clock lies within. Without a fresh reading, write the clock document
-        first.
+        """Return the window: the earliest and the latest time that the server's clock may show for this partition.
 
-        Raises Unavailable (timeout) if that gave no reading.
+        If the last reading is too old, it first writes a document that serves only to read the clock. Raises
+        Unavailable (timeout) if that gave no reading.
         """
         if (window := self._wire.clock.window(partition)) is None:
             # It changes nobody's data: without an answer nothing is uncertain.
@@ -121,9 +130,9 @@ class Call:
         return await self._send(lambda c, hook: c.read_item(document_id, partition_key=partition, response_hook=hook))
 
     async def write(self, partition: str, document: Document, before: Document | None) -> Document | None:
-        """Create the document, or replace `before`, as it was read. Returns what is stored.
+        """Create the document, or replace `before`, and return what is stored. `before`: the document as it was read.
 
-        None if there is another document by now, or none.
+        None: nothing was written, because another client has created, changed or deleted the document.
         """
 
         def ask(container: ContainerProxy, hook: Hook) -> Awaitable[Document]:
@@ -139,7 +148,10 @@ class Call:
     async def patch(
         self, partition: str, document_id: str, operations: Sequence[Mapping[str, Any]], etag: str
     ) -> Document | None:
-        """Replace the document of this etag, but send only the operations, not the whole document."""
+        """Apply the operations to the document of this etag, which sends less than the whole document.
+
+        Return what is stored. None: nothing was written, because another client has changed or deleted the document.
+        """
         return await self._send(
             lambda c, hook: c.patch_item(
                 document_id, partition_key=partition, patch_operations=[dict(one) for one in operations], etag=etag,
@@ -149,7 +161,7 @@ class Call:
         )  # fmt: skip
 
     async def query(self, partition: str, text: str, parameters: Mapping[str, Any], limit: int) -> list[Document]:
-        """Up to `limit` documents of one logical partition, which the text names as @partition."""
+        """Return up to `limit` documents of one logical partition. The query's text calls the partition @partition."""
         given = [{"name": f"@{name}", "value": value} for name, value in parameters.items()]
         given.append({"name": "@partition", "value": partition})
 
@@ -170,9 +182,9 @@ class Call:
         return found
 
     async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
-        """Return what the procedure set as its body; None if there is no such procedure.
+        """Run the stored procedure and return what it set as the body of its answer. None: there is no such procedure.
 
-        An exception in the procedure undoes all that it did.
+        An exception in the procedure undoes all that the procedure did.
         """
 
         async def ask(container: ContainerProxy, hook: Hook) -> Any:
@@ -186,7 +198,7 @@ class Call:
         return await self._send(ask, written_in=partition)
 
     async def create_procedure(self, name: str, body: str) -> bool:
-        """Return whether the procedure was created; False if there is one of this name already."""
+        """Create the stored procedure and return True; False if there is a procedure of this name already."""
         made = await self._send(
             lambda c, hook: c.scripts.create_stored_procedure({"id": name, "body": body}, response_hook=hook),
             written_in="",
@@ -194,7 +206,11 @@ class Call:
         return made is not None
 
     async def _send(self, ask: Ask[T], written_in: str | None = None, is_write: bool | None = None) -> T | None:
-        """Return the answer, or None if the server refuses. Repeats only after an answer that nothing was executed."""
+        """Send the request and return its answer, or None if the server refuses it.
+
+        `written_in`: the partition it writes in. It is repeated only after an answer that says that nothing was
+        executed.
+        """
         is_write = written_in is not None if is_write is None else is_write
         async with self._within(is_write=False):
             container = await self._wire.container()
@@ -207,7 +223,10 @@ class Call:
     async def _sent_once(
         self, container: ContainerProxy, ask: Ask[T], written_in: str | None, is_write: bool
     ) -> T | CosmosHttpResponseError | None:
-        """Return the answer, None for a refusal, or the error if nothing was executed and it is worth repeating."""
+        """Send the request once and return its answer, or None if the server refuses it.
+
+        Returns the error itself if nothing was executed and the request is worth repeating; raises any other error.
+        """
         async with self._within(is_write=False):
             await self._wire.slots.acquire()
         try:
@@ -252,9 +271,9 @@ async def closed(*parts: CosmosClient | AsyncTokenCredential | None) -> None:
 
 
 async def refuse_many_writers(client: CosmosClient) -> None:
-    """Raises ConfigurationError (many_write_regions) if the account has several write regions.
+    """Raise ConfigurationError (many_write_regions) if the account has several write regions.
 
-    There, two takeovers can both succeed, and one is undone later: such an account cannot keep a lease.
+    In such an account two takeovers can both succeed, and one of them is undone later, so it cannot keep a lease.
     """
     account = await client.client_connection.GetDatabaseAccount()
     if len(account.WritableLocations) > 1:

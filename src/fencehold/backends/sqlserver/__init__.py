@@ -1,1 +1,1 @@
-"""SQL Server 2016 and newer and Azure SQL Database, through mssql-python on threads of its own."""
+"""The backend for SQL Server 2016 and newer and Azure SQL Database. It runs mssql-python on threads of its own."""

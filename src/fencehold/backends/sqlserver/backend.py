@@ -20,9 +20,11 @@ from fencehold.ports.facts import FactSink
 
 
 class SqlServerBackend:
-    """`package` contains the statements: tests use the same ones with a clock of their own.
+    """The backend of a `mssql://` URL: leases, fences, outboxes and items on one SQL Server database.
 
-    `facts` receives, at `open`, settings with which a grant can be lost.
+    `package`: the Python package that contains the SQL statements. Tests give another package, whose statements are the
+    same but read a clock that the test sets. `facts`: receives, when `open` runs, the server's settings with which a
+    crash could lose a granted lease.
     """
 
     name = "SQL Server"

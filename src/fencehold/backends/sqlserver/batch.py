@@ -1,4 +1,4 @@
-"""Runs one batch on an open connection: sets its limits, returns its rows, and repeats the victim of a deadlock."""
+"""Runs one batch of SQL on an open connection: sets its limits, returns its rows, repeats it after a deadlock."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ Execute = Callable[[driver.Connection, str, tuple[Any, ...]], T]
 
 
 def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
-    """Return the rows of the batch's only result set."""
+    """Run the batch and return the rows of its only result set; an empty list if it has no result set."""
     with contextlib.closing(connection.cursor()) as cursor:
         return rows_on(cursor, text, values)
 
 
 def rows_on(cursor: driver.Cursor, text: str, values: tuple[Any, ...]) -> Rows:
-    """As `rows`, on an open cursor. Some servers send row counts before the result set, which are skipped."""
+    """Run the batch on an open cursor and return the rows of its first result set; an empty list if it has none.
+
+    Some servers send row counts before the result set; these are skipped.
+    """
     cursor.execute(text, *values)
     while not cursor.description:
         if not cursor.nextset():
@@ -37,12 +40,18 @@ def rows_on(cursor: driver.Cursor, text: str, values: tuple[Any, ...]) -> Rows:
 
 
 def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-    """Run the batch on the line's thread and return its rows."""
+    """Run the batch on the connection of `line` and return its rows. The caller is on the line's thread.
+
+    Raises the driver's errors.
+    """
     return read(line, sql, params, limit_s, rows)
 
 
 def read(line: Line, sql: str, params: Mapping[str, Any], limit_s: float, execute: Execute[T]) -> T:
-    """Run the batch by `execute`. A deadlock's victim was rolled back whole, so it is run again."""
+    """Run the batch and return what `execute(connection, text, values)` returns for it. Raises the driver's errors.
+
+    If the server ends the batch to resolve a deadlock, the whole batch was rolled back, so it is run again.
+    """
     ends_s = time.monotonic() + limit_s
     text, values = bound(sql, params)
     for tries in range(1, DEADLOCK_TRIES + 1):
@@ -57,9 +66,10 @@ def read(line: Line, sql: str, params: Mapping[str, Any], limit_s: float, execut
 
 
 def bounded(line: Line, limit_s: float) -> None:
-    """Set the server's own limits: it gives up waiting for a lock before the caller gives up waiting for the answer.
+    """Set two limits on the connection: for waiting for a lock, and for the whole statement.
 
-    Lock waits are powers of two, so that the setting is rarely sent; the statement's own limit counts whole seconds.
+    The lock limit is below `limit_s`, so that the server answers before the caller stops waiting. It is rounded down to
+    a power of two, so that it rarely changes and is rarely sent; the statement's limit is in whole seconds.
     """
     line.connection.timeout = max(1, math.ceil(limit_s))
     wait_ms = 2 ** int(math.log2(max(1.0, limit_s * 900)))

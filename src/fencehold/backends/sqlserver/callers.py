@@ -1,4 +1,7 @@
-"""Our work in a transaction that a caller owns, on SQL Server: a refusal rolls it back, and so does an error."""
+"""Statements of this library inside a transaction that a caller owns, on SQL Server: the fence and the caller's outbox.
+
+If a statement is refused or fails, the caller's transaction is rolled back.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,10 @@ OUTSIDE, ELSEWHERE, FIRST = "outside", "elsewhere", "first"  # verdicts of a bat
 
 
 class MssqlPython(CallersSyncConnection):
-    """An mssql-python connection: in autocommit with the caller's own BEGIN TRANSACTION, or not in autocommit.
+    """The caller's mssql-python connection, in or out of autocommit mode.
 
-    `patience_s`: how long a rollback waits for a statement that runs on another thread.
+    In autocommit mode the caller has run BEGIN TRANSACTION itself. `patience_s`: how long a rollback waits for a
+    statement that runs on another thread.
     """
 
     patience_s = 0.0
@@ -58,7 +62,10 @@ class MssqlPython(CallersSyncConnection):
             self.target.rollback()
 
     def _is_rolled_back(self, ends_s: float) -> bool:
-        """Try to roll back. False if another statement is under way, and there is time left to wait for it."""
+        """Try to roll back. Return True when that is done, False if it must be tried again.
+
+        It must be tried again if another statement is running on the connection and there is time left to wait for it.
+        """
         try:
             self.run("poison", NO_PARAMS)
         except driver.Error as error:
@@ -74,10 +81,11 @@ class MssqlPython(CallersSyncConnection):
 
 
 class SqlServerDialect(Dialect):
-    """Only the server knows whether a transaction is open.
+    """What differs on SQL Server for work in a caller's transaction.
 
-    A driver may begin one with its first statement, a caller with a BEGIN TRANSACTION of its own. So the statements
-    check it, and write nothing outside of one.
+    Only the server knows whether a transaction is open. A driver may begin a transaction with its first statement; a
+    caller may run BEGIN TRANSACTION. So each statement of this library checks on the server whether a transaction is
+    open, and writes nothing if none is.
     """
 
     name = "mssql"
@@ -90,7 +98,10 @@ class SqlServerDialect(Dialect):
         return MssqlPython(target, statements, given) if isinstance(target, driver.Connection) else None
 
     def poison(self, connection: CallersConnection) -> Steps[None]:
-        """Roll back. If that fails (for example: a cursor is unread), end the connection."""
+        """Roll the caller's transaction back.
+
+        If the rollback fails (an unread cursor, say), close the connection instead.
+        """
         try:
             yield from super().poison(connection)
         except Exception:  # noqa: BLE001 - whatever prevents the rollback
@@ -105,7 +116,11 @@ class SqlServerDialect(Dialect):
 
 
 class SqlServerFence(CallersFence):
-    """The fence is a lock that only a takeover takes exclusively, and the epoch read while it is held."""
+    """Fences a caller's transaction: takes the lease's lock in it and checks the epoch while the lock is held.
+
+    Many writers may hold the lock at the same time; a takeover needs it alone, so a takeover waits for their
+    transactions.
+    """
 
     def __init__(self, statements: Statements) -> None:
         super().__init__(SqlServerDialect(), statements)
@@ -115,15 +130,18 @@ class SqlServerFence(CallersFence):
         return refused(key, rows, self.outside(connection), elsewhere(key))
 
     def failure(self, error: BaseException, key: TermKey) -> BaseException:
-        """Return the error to raise. The transaction must fail for any error.
+        """Return the error to raise for `error`: our error for a driver's error, the error itself for any other.
 
-        With XACT_ABORT off the server would leave it open.
+        The caller then makes the transaction fail: with XACT_ABORT off the server would leave it open after an error.
         """
         fault = faults.of_callers(error)
         return elsewhere(key) if wrong_store.is_elsewhere(fault) else fault
 
     async def spoil(self, given: object) -> None:
-        """Roll a blocking connection back on a thread, because it may be running a statement."""
+        """Roll back the transaction on the caller's connection `given`.
+
+        A blocking connection is rolled back on a thread, because another thread may be running a statement on it.
+        """
         connection = self.connection(given)
         if not isinstance(connection, CallersSyncConnection):
             await connection.perform(self.spoiled)
@@ -151,7 +169,10 @@ class SqlServerCallersOutbox(CallersOutbox):
         return bool(verdict == FIRST)
 
     def _must_be_written(self, connection: CallersConnection, rows: Rows) -> None:
-        """Raises ConfigurationError if the verdict says that nothing was. No rows: all events were known."""
+        """Raise ConfigurationError if the answer says that nothing was written: no transaction, or another database.
+
+        An answer without rows is no error: all events were known already.
+        """
         for verdict, *_ in rows[:1]:
             if verdict == ELSEWHERE:
                 raise self.elsewhere()
@@ -160,7 +181,7 @@ class SqlServerCallersOutbox(CallersOutbox):
 
 
 async def aside(work: Callable[[], object]) -> None:
-    """Run `work` on a daemon thread, which does not keep the program from ending, and wait for it."""
+    """Run `work` on a daemon thread and wait for its end. A daemon thread does not keep the program from ending."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -182,7 +203,7 @@ def params(key: TermKey) -> dict[str, Any]:
 
 
 def wait_ms(key: TermKey) -> int:
-    """Return half the lease: after a longer wait for a lock little of the term is left."""
+    """Return how many milliseconds to wait for the lease's lock: half the lease, so that part of the term is left."""
     return min(WAIT_MS_MAX, max(1, int(key.lease_s * 500)))
 
 
@@ -193,9 +214,11 @@ def elsewhere(key: TermKey) -> ConfigurationError:
 def refused(
     key: TermKey, rows: Rows, outside: ConfigurationError, elsewhere: ConfigurationError | None = None
 ) -> FenceholdError | None:
-    """Return the error for the rows of `fence` or `enter`; None if the lock is held and the lease is ours and live.
+    """Return the error that the rows of the statement `fence` or `enter` stand for. None: the fence holds.
 
-    `outside`: for a connection in no transaction. `elsewhere`: for one to another database; None on the store's own.
+    The fence holds if the lock was taken and the lease is this term's and live. `outside`: the error for a connection
+    that is in no transaction. `elsewhere`: the error for a connection to another database than the store's; None for
+    the store's own connection.
     """
     if not rows:
         return out_of_step()
@@ -221,9 +244,9 @@ def outside() -> ConfigurationError:
 
 
 def out_of_step() -> ConfigurationError:
-    """Return the error for a connection on which each answer comes only with the next statement.
+    """Return the error for a connection that gives each answer only with the next statement.
 
-    Seen with the driver's provider mssql-odbc outside of autocommit.
+    The driver's provider mssql-odbc does that when the connection is not in autocommit mode.
     """
     return ConfigurationError(
         "The driver gave no answer to the fence; on this connection answers may be another statement's. Close it.",

@@ -1,4 +1,4 @@
-"""Checks SQL Server for `fencehold doctor`: a write that is rolled back, durability."""
+"""The checks of `fencehold doctor` on SQL Server: a write that is rolled back, and the settings for durability."""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ _is_set_up = False
 
 
 def set_up() -> None:
-    """Set the driver up before the first connection. What the program or its environment has chosen already is kept."""
+    """Choose the driver's native library and turn its pool off, before the first connection.
+
+    A choice that the program or its environment has made already is kept.
+    """
     global _is_set_up
     with _lock:
         if _is_set_up:
@@ -47,7 +50,7 @@ def set_up() -> None:
 
 
 def is_default_usable() -> bool:
-    """Whether this machine has what the driver's default provider needs."""
+    """Return whether this machine has the system libraries that the driver's default native library needs."""
     if not sys.platform.startswith("linux"):
         return True
     try:
@@ -59,12 +62,18 @@ def is_default_usable() -> bool:
 
 
 def is_pooled() -> bool:
-    """Whether the program has turned the driver's pool on, in which a closed connection stays alive."""
+    """Return whether the program has turned the driver's pool on.
+
+    In a pool the session of a closed connection stays alive.
+    """
     return PoolingManager.is_enabled()
 
 
 def connect(address: Address, *, limit_s: int, autocommit: bool = True) -> Connection:
-    """Open a connection in the calling thread. `limit_s` limits the login, except if the server goes silent in it."""
+    """Open a connection in the calling thread. Raises the driver's errors.
+
+    `limit_s` limits the login, but not if the server stops answering in the middle of it.
+    """
     set_up()
     try:
         connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)

@@ -1,7 +1,7 @@
-"""The one place that sorts the driver's errors: executed, not executed, or unknown.
+"""Turns the driver's errors into ours. This is the only place that decides: executed, not executed, or unknown.
 
-The driver gives no error numbers, only the name of the SQLSTATE (`driver_error`) and the server's text; the numbers in
-the comments are the server's own.
+The driver gives no error numbers, only the name of the SQLSTATE (`driver_error`) and the server's text. The numbers in
+the comments are the server's own error numbers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _found(text: str, table: tuple[tuple[str, str, str], ...]) -> tuple[str, str
 
 
 def of_statement(error: Exception) -> FenceholdError:
-    """Return our error for the server's answer, or the lack of one, to a batch that was sent."""
+    """Return our error for a driver's error after a batch was sent: the server refused it, or did not answer."""
     text = text_of(error)
     return _not_executed(error, text) or _misfit(text) or _unknown(error, text)
 
@@ -124,7 +124,10 @@ def _unknown(error: Exception, text: str) -> FenceholdError:
 
 
 def of_callers(error: BaseException) -> BaseException:
-    """Return our error for a driver's error on the caller's connection, also inside SQLAlchemy's; others unchanged."""
+    """Return our error for a driver's error on the caller's connection; any other error is returned unchanged.
+
+    A driver's error inside an error of SQLAlchemy is found too.
+    """
     cause = getattr(error, "orig", error)
     if not isinstance(cause, driver.Error):
         return error
@@ -139,7 +142,10 @@ def of_callers(error: BaseException) -> BaseException:
 
 
 def of_init(error: Exception, init_option: str = "") -> FenceholdError:
-    """As `of_statement`, while tables are made, which needs other rights than daily use."""
+    """Return our error for a driver's error while tables are made, as `of_statement` does.
+
+    For a missing right its hint names the rights that making tables needs; daily use needs fewer.
+    """
     fault = of_statement(error)
     if fault.code == "no_permission":
         fault.hint = OWNER_HINT.format(option=init_option)
@@ -147,28 +153,37 @@ def of_init(error: Exception, init_option: str = "") -> FenceholdError:
 
 
 def is_deadlock(error: Exception) -> bool:
-    """Error 1205: this session was chosen as the victim, and its whole transaction was undone."""
+    """Return whether the server ended this batch to resolve a deadlock (error 1205).
+
+    Its whole transaction was rolled back.
+    """
     return "Serialization failure" in _state(error) or "deadlock" in text_of(error).lower()
 
 
 def is_cursor_open(error: Exception) -> bool:
-    """The driver itself refused: the connection has unread results, or a statement in progress."""
+    """Return whether the driver itself refused: the connection has unread results, or a statement is in progress."""
     return _CURSOR_OPEN in text_of(error)
 
 
 def is_lock_timeout(error: Exception) -> bool:
-    """Error 1222: LOCK_TIMEOUT was over; with XACT_ABORT on, the whole transaction was undone."""
+    """Return whether the wait for a lock was longer than LOCK_TIMEOUT (error 1222).
+
+    With XACT_ABORT on, the server has then rolled the whole transaction back.
+    """
     text = text_of(error).lower()
     return "lock request time out" in text or "lock timeout" in text
 
 
 def is_time_out(error: Exception) -> bool:
-    """The driver's own limit was over: it asked the server to stop, but the server may already have finished."""
+    """Return whether the driver's limit for the statement was over.
+
+    The driver then asked the server to stop, but the server may already have finished.
+    """
     return "imeout expired" in _state(error) or "timed out" in text_of(error).lower()
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """The session is gone, and so is its answer."""
+    """Return whether the connection broke. The server's answer is then lost too."""
     state = _state(error)
     if is_cursor_open(error):
         return False

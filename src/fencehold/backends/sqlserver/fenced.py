@@ -1,4 +1,7 @@
-"""A fenced transaction on a line of its own: entered, executed and committed, each step only while the term lasts."""
+"""A fenced transaction on a `Line` (a connection with its own thread).
+
+It is entered, executed and committed step by step, and each step only while the term lasts.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,11 @@ T = TypeVar("T")
 
 
 class FencedLine:
-    """The steps of a fenced transaction. They run on the line's thread and raise the driver's errors, or ours."""
+    """The steps of a fenced transaction, for async and for blocking code.
+
+    `enter`, `execute` and `commit` run on the line's thread. They raise the driver's errors, or ours for a refusal.
+    `own` and `callers` return the result of a step in the calling thread.
+    """
 
     def __init__(self, line: Line, statements: Statements, term: FencedTerm) -> None:
         self.line = line
@@ -46,9 +53,9 @@ class FencedLine:
         self._statements = statements
 
     def enter(self, line: Line) -> None:
-        """Begin the transaction, take the lock and check the lease. Raises the refusal.
+        """Begin the transaction, take the lease's lock and check the lease. Raises our error if that is refused.
 
-        Each wait on the server, also in later steps, is limited to half the lease: no wait of this session outlasts it.
+        Each wait of this transaction on the server, in this step and in later ones, is limited to half the lease.
         """
         wait_ms = callers.wait_ms(self._key)
         line.connection.timeout = max(1, math.ceil(self._key.lease_s / 2))
@@ -63,7 +70,10 @@ class FencedLine:
             return Rows(cursor)
 
     def commit(self, line: Line) -> None:
-        """Raises unless committed; the batch then rolls back by itself."""
+        """Commit if the lease is still this term's. Raises our error if it was not committed.
+
+        The statement `commit` has then rolled the transaction back itself.
+        """
         [(verdict,)] = self._rows("commit")
         if verdict == "gone":
             raise fence_gone(GONE_HINT)
@@ -78,14 +88,18 @@ class FencedLine:
     # --- the outcome of a step ---
 
     def own(self, future: Future[T]) -> T:
-        """Return the result of one of our own steps; the driver's errors are raised as ours."""
+        """Return the result of one of our own steps, which has ended. A driver's error is raised as ours."""
         try:
             return future.result()
         except driver.Error as error:
             raise faults.of_statement(error) from error
 
     def callers(self, future: Future[T]) -> T:
-        """Return the result of the caller's statement: its errors stay the driver's, except for a broken connection."""
+        """Return the result of the caller's statement, which has ended.
+
+        A driver's error is raised as it is, because it is about the caller's statement. But if the connection broke,
+        raises Unavailable, or LeaseLost if the term is over.
+        """
         try:
             return future.result()
         except driver.Error as error:
@@ -98,7 +112,10 @@ class FencedLine:
             ) from error
 
     def left_s(self, over: FenceholdError | None = None) -> float:
-        """Return how long to wait for a step. Raises `over` when the term is over; None: the lease is lost."""
+        """Return how many seconds a step may still take: until the term is over.
+
+        If the term is over already, raises `over`; with `over` None, raises LeaseLost.
+        """
         left_s = self.term.remaining_s()
         if left_s <= 0:
             raise over or lost(self._key, UNDER_WAY)
@@ -113,7 +130,10 @@ class FencedLine:
 
 
 class LineTransaction:
-    """A fenced transaction. `connection` is the driver's own, for one thread at a time."""
+    """What the fenced transactions for async and for blocking code share.
+
+    `connection` is the driver's own connection; use it in one thread at a time.
+    """
 
     def __init__(self, fenced: FencedLine) -> None:
         self._fenced = fenced
@@ -142,9 +162,10 @@ class SqlServerTransaction(LineTransaction):
         self._fenced.own(await self._returned(self._fenced.commit, self._fenced.commit_unknown()))
 
     async def _returned(self, work: Callable[[Line], T], over: FenceholdError | None = None) -> Future[T]:
-        """Run the step on the line and return it finished.
+        """Run the step on the line's thread, wait for its end, and return its finished Future.
 
-        Raises `over` if the term ends first: the step is then abandoned, and what is not committed yet never will be.
+        If the term ends first, raises `over` (None: LeaseLost). The step is then abandoned, and unless its commit was
+        already under way, nothing is committed.
         """
         future = self.line.submit(work)
         waiting = asyncio.wrap_future(future)

@@ -1,4 +1,7 @@
-"""The fence on SQL Server: a lock that only a takeover takes exclusively, and the epoch read while it is held."""
+"""The fence on SQL Server: takes the lease's lock in the writer's transaction, and checks the epoch while it is held.
+
+Many writers may hold the lock at the same time; a takeover needs it alone, so a takeover waits for the writers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ T = TypeVar("T")
 
 
 class SqlServerFences:
-    """`transaction` uses lines of its own; `fence` and `guard` use the caller's connection."""
+    """The three ways to fence a write on SQL Server.
+
+    `transaction` uses connections of its own, each with a thread; `fence` and `guard` use the caller's connection.
+    """
 
     def __init__(self, address: Address, statements: Statements) -> None:
         self._address = address
@@ -56,7 +62,9 @@ class SqlServerFences:
     async def _begin(self, term: FencedTerm) -> SqlServerTransaction:
         """Return a transaction that is open and fenced.
 
-        A connection kept from before may have died unnoticed; it is replaced, because nothing was written on it.
+        Raises our error if the fence is refused or the server does not answer. A connection kept from an earlier
+        transaction may have died unnoticed. It is then replaced by another one and the begin is repeated, because
+        nothing was written on it.
         """
         while True:
             line, was_kept = self._checkout(term)
@@ -71,7 +79,10 @@ class SqlServerFences:
                     raise
 
     def _checkout(self, term: FencedTerm) -> tuple[Line, bool]:
-        """Return a line, and whether it was kept from an earlier transaction. Raises LeaseLost if the term is over."""
+        """Return a connection with its thread, and True if an earlier transaction used it, False if it is new.
+
+        Raises LeaseLost if the term is over.
+        """
         term.check()
         if self._idle:
             return self._idle.pop(), True

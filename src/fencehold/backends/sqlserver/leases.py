@@ -76,7 +76,10 @@ def lease(
     name: str, holder: str, epoch: int, acquired: dt.datetime, renewed: dt.datetime, expires: dt.datetime,
     now: dt.datetime, step_down: int, nonce: str, lease_id: str,
 ) -> Lease:  # fmt: skip
-    """Return the lease; the parameters are the columns of every statement's rows, after the verdict."""
+    """Return the lease of one row.
+
+    The parameters are the row's columns after `verdict`, the same for every statement.
+    """
     remaining_s = (expires - now).total_seconds()
     times = instant(acquired), instant(renewed), instant(expires)
     return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce, lease_id)

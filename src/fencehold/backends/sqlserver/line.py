@@ -1,10 +1,11 @@
-"""One connection on a thread of its own.
+"""A `Line`: one connection on a thread of its own, because the driver's calls cannot be interrupted.
 
-The driver's calls cannot be interrupted: if the server is dead they return when the network gives up, if ever. So
-nobody waits for the thread. A call that is not back in time is abandoned with its thread and its connection, which the
-thread closes if the call ever returns; the next call gets a new line. The threads are daemons, so that they do not keep
-a program from ending. But a thread that is stopped inside the driver crashes the process or delays its end, so their
-calls are ended first.
+If the server is dead, a call returns only when the network gives up, or never. So no caller waits for the thread: a
+call that has not returned in time is abandoned together with its thread and its connection, and the next call gets a
+new line. The thread closes the connection if the call ever returns.
+
+The threads are daemons, so that they do not keep a program from ending. But stopping a thread inside the driver crashes
+the process or delays its end. So when the program ends, the calls under way are ended first.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS open_transactions"
 
 
 class Line:
-    """A connection and its thread.
+    """A connection and the thread that uses it. Work given to `submit` runs on this thread, one after another.
 
-    The first call connects; if that fails, nothing was sent, and the error is one of ours. Later errors are the
-    driver's own. With `keeps_open` every statement is in a transaction, at least the server's own implicit one: nothing
-    is committed without an explicit commit.
+    The first call connects. If that fails, nothing was sent, and the error is one of ours; later errors are the
+    driver's. With `keeps_open` every statement is in a transaction, which the server begins by itself if needed, and
+    only an explicit commit commits it.
     """
 
     def __init__(self, address: Address, *, keeps_open: bool = False, name: str = "fencehold-mssql") -> None:
@@ -62,18 +63,21 @@ class Line:
 
     @property
     def is_connecting(self) -> bool:
-        """Whether a connect is in progress, and not for too long: the next call may then use its connection."""
+        """Return whether the thread is connecting, and not for too long. If so, a later call may use the connection."""
         since_s = self._connecting_since_s
         return since_s is not None and time.monotonic() - since_s < CONNECT_LIMIT_S
 
     @property
     def connection(self) -> driver.Connection:
-        """The driver's own connection; only after the first call, and for one thread at a time."""
+        """Return the driver's own connection. It exists after the first call; use it in one thread at a time."""
         assert self._connection is not None, "asked for only after the first call"
         return self._connection
 
     def submit(self, work: Callable[[Line], T]) -> Future[T]:
-        """Queue `work(line)` for the thread and return its result as a Future."""
+        """Make the thread call `work(line)`, and return a Future of its result.
+
+        The Future also gets what `work` raises.
+        """
         future: Future[T] = Future()
 
         def job() -> None:
@@ -94,7 +98,10 @@ class Line:
         return future
 
     def leave(self) -> None:
-        """Never use the line again. The thread closes the connection as soon as it is free, which may be never."""
+        """Never use this line again.
+
+        The thread closes the connection when its present call returns, which may be never.
+        """
         self._is_left = True
         self._jobs.put(None)
 
@@ -146,7 +153,10 @@ if hasattr(os, "register_at_fork"):  # only the parent has the threads, and may 
 
 @atexit.register
 def _end_all() -> None:
-    """Give calls a moment to end by themselves, then cut their sockets: at exit the driver itself waits for them."""
+    """At the program's end: give the calls under way a moment to return, then shut down their sockets.
+
+    Otherwise the driver would wait for them.
+    """
     began_s = time.monotonic()
     for line in list(_running):
         line.leave()
@@ -160,7 +170,8 @@ def _end_all() -> None:
 def inside_transaction() -> ConfigurationError:
     """Return the error for a new connection that is inside a transaction already.
 
-    Each batch commits its own transaction. Inside another one that commits nothing, and a positive answer is false.
+    Each batch commits its own transaction. Inside an outer transaction that would commit nothing, so a positive answer
+    would be false.
     """
     return ConfigurationError(
         "The driver gave a new connection that is inside a transaction; what is written on it would not be kept.",

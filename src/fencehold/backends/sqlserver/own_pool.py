@@ -1,7 +1,7 @@
-"""A pool of lines (a connection with its thread) for the batches of a service's own.
+"""A pool of lines (a line is a connection with its thread) for SQL that a service writes for its own tables.
 
-Every batch ends within its limit, though the driver's own call may not: its line is then abandoned, and the next batch
-gets a new one. The number of hanging lines is limited: a server that does not answer must not fill the process with
+Every batch ends within its limit, but the driver's call may hang. Its line is then abandoned, and the next batch gets a
+new line. The number of hanging lines is limited, so that a server that does not answer does not fill the process with
 threads.
 """
 
@@ -32,7 +32,10 @@ BAD_VALUES = (driver.DataError, driver.IntegrityError)
 
 
 class Pool:
-    """A line that had an error is abandoned; one that died while idle is replaced."""
+    """A pool of up to `size` lines in use.
+
+    A line that had an error is abandoned; one that died while idle is replaced.
+    """
 
     def __init__(self, address: Address, statements: OwnStatements, size: int, name: str) -> None:
         self._address = address
@@ -44,7 +47,10 @@ class Pool:
         self._is_closed = False
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
-        """The rows of one batch. If a value is bad, and not the database, raises the driver's own error."""
+        """Run one batch and return its rows. Raises Unavailable if it was not executed, Uncertain if it perhaps was.
+
+        For a value that the database refuses, raises the driver's DataError or IntegrityError.
+        """
         left_s = fixed(limit_s)
         await self._turn(limit_s)
         try:
@@ -74,7 +80,11 @@ class Pool:
             raise busy() from None
 
     async def _checkout(self, left_s: Callable[[], float], *, is_probed: bool) -> tuple[Line, bool]:
-        """A line, and whether an earlier batch used it."""
+        """Return a line, and True if an earlier batch used it, False if it is new.
+
+        With `is_probed` a line that was idle for some time must first answer a probe. Raises Unavailable if too many
+        lines hang.
+        """
         if self._is_closed:
             raise closed()
         while self._idle:
@@ -101,9 +111,10 @@ class Pool:
             self._idle.append((line, time.monotonic()))
 
     async def _answer(self, line: Line, statement: Statement, limit_s: float) -> list[Row]:
-        """Run one batch on the line. Abandon the line if it does not answer, fails, or the caller stops waiting.
+        """Run one batch on the line and return its rows.
 
-        But keep a line that is still connecting for the next call: otherwise a slow login would start anew each time.
+        On any error, or if the caller stops waiting, abandon the line. A line that is still connecting is kept for the
+        next call; otherwise a slow login would start again each time.
         """
         sql, params = self._statements.named(statement.name), own(statement.params)
         try:

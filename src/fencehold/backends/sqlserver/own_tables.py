@@ -1,7 +1,9 @@
-"""Tables of a service's own on SQL Server: several lines for single batches, others for fenced ones, one for reading.
+"""Tables of a service's own on SQL Server.
 
-A fenced write is one batch with its own transaction and the fence in it: a process that is frozen between two
-statements would keep its locks, and everybody else waiting.
+One pool of connections runs single batches, another one runs fenced batches, and one connection only reads.
+
+A fenced write is one batch that contains its own transaction and the fence. With several round trips a process that
+froze between two statements would keep its locks, and all others would wait.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ class SqlServerOwnTables(OwnTablesBase):
         return await awaited(steps, lambda statement: self._batch(term, statement))
 
     async def _batch(self, term: HeldTerm, statement: Statement) -> list[Row]:
-        """Raises Unavailable (`locked`) if another session kept the row or the lease locked, LeaseLost if refused."""
+        """Run one fenced batch and return its rows.
+
+        Raises LeaseLost if the fence refused it, Unavailable (`locked`) if another session kept the row or the lease
+        locked.
+        """
         term.check()
         limit_s = min(term.remaining_s, WRITE_LIMIT_S)
         fence = {
@@ -79,4 +85,4 @@ class SqlServerOwnTables(OwnTablesBase):
 
 
 class SqlServerReader(Pool, ReaderBase):
-    """Reads on a line of its own."""
+    """Runs statements that only read, on one connection of its own."""

@@ -1,4 +1,4 @@
-"""Parameters as the driver takes them: by position, in the order in which a statement's header declares them."""
+"""Turns parameters into what the driver takes: values by position, in the order that a statement's header declares."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ def bound(sql: str, params: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a list as one text for OPENJSON; each row gets its position in the list as `place`."""
+    """Return the rows as one JSON text for OPENJSON; each row gets its position in the list as `place`."""
     return json.dumps([{"place": place, **row} for place, row in enumerate(rows)], ensure_ascii=False)
 
 
 def listed(text: str) -> str:
-    """Return a text as it is written in a list: what JSON would escape is percent-encoded (%22, %5C, and so %25).
+    """Return a text as a JSON list contains it. Double quotes, backslashes and % are percent-encoded (%22, %5C, %25).
 
-    Not every server that speaks T-SQL decodes JSON's own escapes; the statements decode these in the opposite order.
+    Not every server that speaks T-SQL decodes JSON's own escapes. The statements decode the percent-encoding.
     """
     return text.replace("%", "%25").replace("\\", "%5C").replace('"', "%22")
 
 
 def own(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters of a service's own as the driver takes them.
+    """Return a service's own parameters as the driver takes them.
 
-    None becomes NO_TEXT, and a time its text; a list becomes one text for OPENJSON: of rows, or of texts as `$.id`.
+    None becomes NO_TEXT, a datetime becomes its text, and a list becomes one JSON text for OPENJSON: a list of rows, or
+    a list of texts, each as `$.id`.
     """
     return {name: _own(value) for name, value in params.items()}
 
@@ -68,10 +69,10 @@ def microseconds(seconds: float) -> int:
 
 
 def instant_text(at: dt.datetime) -> str:
-    """An instant as text that every datetime2 takes, in UTC."""
+    """Return the time as a text in UTC that every datetime2 column takes."""
     return at.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 def instant(naive: dt.datetime) -> dt.datetime:
-    """Return the value of a datetime2 column as UTC, which the column does not record."""
+    """Return the value of a datetime2 column as a time in UTC; the column itself has no time zone."""
     return naive.replace(tzinfo=dt.UTC)

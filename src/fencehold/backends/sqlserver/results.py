@@ -1,4 +1,4 @@
-"""The results of a statement in a fenced transaction, all read already, in the shape of a cursor."""
+"""The results of a statement in a fenced transaction, with the methods of a cursor. All rows are read already."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 
 class Rows:
-    """The first rows that a statement returns. `rowcount` is of its first result, `description` of the rows."""
+    """The rows of a statement's first result set, for blocking code.
+
+    `rowcount` is that of the statement's first result, which may have no rows; `description` is that of the rows.
+    """
 
     def __init__(self, cursor: Any) -> None:
         self.rows: list[Any] = []
@@ -36,7 +39,7 @@ class Rows:
 
 
 class Result:
-    """As `Rows`, for async code."""
+    """The rows of a statement's first result set, for async code; otherwise the same as `Rows`."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

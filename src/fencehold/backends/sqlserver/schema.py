@@ -1,6 +1,6 @@
-"""Migrations on SQL Server: all steps in one transaction, under an application lock that ends with it.
+"""Migrations on SQL Server: all steps in one transaction, under an application lock that ends with the transaction.
 
-As on PostgreSQL, waits for a lock are short, because later requests queue behind them.
+A migration waits only a short time for a lock, because later requests for the table queue behind it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class SqlServerSchema:
         self._tables = Migrations(statements)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Use a connection of its own: its locks last until the last step, and end with it at the latest."""
+        """Create or upgrade the tables and return the steps just applied.
+
+        Uses a connection of its own. Its locks last until the last step, and end at the latest with the connection.
+        """
         return await self._asked(lambda line: self._tried(line, limit_s, waits), limit_s)
 
     async def missing(self, limit_s: float) -> list[str]:
@@ -58,7 +61,10 @@ class SqlServerSchema:
             line.leave()
 
     def script(self) -> str:
-        """The SQL for sqlcmd and SSMS: all steps or none. It is safe to repeat: a step that is recorded is left out."""
+        """Return the SQL for sqlcmd and SSMS, which applies all steps or none.
+
+        It is safe to run again: a step that the database has recorded as applied is left out.
+        """
         limit = f"SET LOCK_TIMEOUT {LOCK_WAIT_S_MAX * 1000:.0f};\n"
         head = f"SET QUOTED_IDENTIFIER ON;\nSET XACT_ABORT ON;\n{limit}{GO}BEGIN TRANSACTION;\n{GO}"
         steps = _BATCH_END.sub(STOP, self._statements.script(between=GO, once=_once) + GO)
@@ -104,6 +110,9 @@ class SqlServerSchema:
 
 
 def _once(recorded: str, sql: str) -> str:
-    """Return `sql` with each of its batches as a text of its own, which runs only if `recorded` is not true."""
+    """Return `sql` so that its batches run only if the SQL condition `recorded` is false.
+
+    Each batch is passed as a text to sp_executesql, so that the server does not compile a batch that it does not run.
+    """
     quoted = (text.strip().replace("'", "''") for text in _BATCH_END.split(sql))
     return GO.join(f"IF NOT {recorded}\nEXEC sp_executesql N'{text}\n';\n" for text in quoted)

@@ -1,4 +1,4 @@
-"""One line for one event loop: statements run on it one at a time, each within its limit."""
+"""A connection for one event loop: statements run on it one at a time, each within its limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 class Session:
-    """A connection that had an error, a timeout or a cancel is never used again."""
+    """One connection at a time, with its thread.
+
+    After an error, a timeout or a cancel the next call gets a new connection.
+    """
 
     def __init__(self, address: Address, statements: Statements, prefix: str = "fencehold-mssql") -> None:
         self.statements = statements
@@ -30,14 +33,17 @@ class Session:
         self._turn = asyncio.Lock()
 
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """Run one batch, which begins and ends its own transaction, and return its rows."""
+        """Run the statement of this name as one batch, which is a transaction of its own, and return its rows."""
         return await self.batch(self.statements.named(name), params, limit_s)
 
     async def batch(self, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         return await self.call(lambda line: batch.run(line, sql, params, limit_s), limit_s)
 
     async def call(self, work: Callable[[Line], T], limit_s: float) -> T:
-        """Run `work` alone on the line, within the limit."""
+        """Return what `work` returns on the line's thread.
+
+        Calls run one at a time; waiting for the turn counts in the limit.
+        """
         ends_s = time.monotonic() + limit_s
         await self._await_turn(limit_s)
         try:
@@ -62,7 +68,7 @@ class Session:
             raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
 
     async def drop_line(self) -> None:
-        """Make the next call use a new connection."""
+        """Close the connection after the call that is using it, so that the next call opens a new one."""
         async with self._turn:
             await self.close()
 
@@ -75,10 +81,10 @@ class Session:
 async def answer(
     line: Line, work: Callable[[Line], T], limit_s: float, unsorted: tuple[type[Exception], ...] = ()
 ) -> T:
-    """Return what `work` returns on the line's thread, or raise one of our errors within the limit.
+    """Return what `work` returns on the line's thread. Raises one of our errors if it fails or the limit is over.
 
-    `unsorted`: errors of the driver that are raised as they are. After an error the caller must leave the line. Out of
-    time: Unavailable if nothing was sent, else Uncertain.
+    When the limit is over: Unavailable if nothing was sent, else Uncertain. `unsorted`: classes of driver's errors that
+    are raised as they are. After an error the caller must leave the line.
     """
     future = line.submit(work)
     waiting = asyncio.wrap_future(future)

@@ -1,4 +1,4 @@
-"""The sockets of a driver that does not expose them: cut when nothing else ends a call."""
+"""Finds the sockets of the driver, which does not expose them, and shuts them down when nothing else ends a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPEN_FILES = "/proc/self/fd"
 def cut_all(port: int) -> None:
     """Shut down every connection of this process to that port.
 
-    Does nothing where the system does not list them (not Linux).
+    Does nothing on a system that does not list a process's sockets (any but Linux).
     """
     for _, handle in to_port(port):
         with contextlib.suppress(OSError):  # ended meanwhile
@@ -21,9 +21,10 @@ def cut_all(port: int) -> None:
 
 
 def to_port(port: int) -> Iterator[tuple[str, socket.socket]]:
-    """Yield each socket of this process to that port: the system's name for it, and a handle on it.
+    """Yield each socket of this process that is connected to that port: the system's name for it, and a handle on it.
 
-    The handle is closed when the next one is asked for: an open one would keep the socket open after others close it.
+    The handle is closed when the next socket is asked for: an open handle would keep the socket open after the driver
+    closes it.
     """
     if not os.path.isdir(_OPEN_FILES):
         return

@@ -1,1 +1,1 @@
-"""Leases and leaders: the tables of what may happen, how epochs count, how long a follower waits."""
+"""The rules of leases and leaders: what may happen, how epochs count, and how long a follower waits."""

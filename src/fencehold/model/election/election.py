@@ -1,7 +1,8 @@
-"""The election as a deterministic table, shared by every mechanism that can make one process the leader.
+"""The rules of an election as a table: from which state, on which input, to which state, with which callbacks.
 
-A row whose `when` is `always` applies in every case; the other rows come in groups that cover all cases. `emits` are
-the callbacks to call, in this order. The comment beside a row is its number in the table of spec 002.
+The table is the same for a lease row and for a database lock. A row whose `when` is `always` applies in every case. The
+other rows come in groups, and the rows of a group cover all cases. `emits` are the callbacks to call, in this order.
+The comment beside a row is its number in the table of spec 002.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Emit(enum.Enum):
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the `when` of a row may look at, besides the input."""
+    """What decides, besides the state and the input, which row of the table applies: it is passed to a row's `when`."""
 
     auto_reacquire: bool = True
     has_grace: bool = False
@@ -159,5 +160,5 @@ TABLE: tuple[Row, ...] = (
 
 
 def transition(state: LockState, on: Input, circumstances: Circumstances) -> Row | None:
-    """Return the one row that applies; None if the input has no effect in this state."""
+    """Return the one row of the table that applies; None if the input has no effect in this state."""
     return next((r for r in TABLE if (r.source, r.on) == (state, on) and r.when(circumstances)), None)

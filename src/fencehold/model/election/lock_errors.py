@@ -1,4 +1,4 @@
-"""The errors of a lock that a database session holds, named as in spec 002; the same on every database."""
+"""The errors of a lock that a database session holds, with the names of spec 002; the same on every database."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class LeaderLockError(Exception):
 
 
 class ConnectionError(LeaderLockError):  # noqa: A001 - the public name of spec 002
-    """Failed to establish or maintain a database connection."""
+    """The connection to the database could not be made, or broke."""
 
 
 class LockError(LeaderLockError):
-    """Failed to acquire or release the lock."""
+    """The lock could not be taken or released."""
 
 
 class HopelessError(LockError):
@@ -27,7 +27,7 @@ class HopelessError(LockError):
 
 
 class PoolerError(HopelessError):
-    """A pooler or a pool would give the lock's session to other clients."""
+    """A pooler, or the driver's own pool, would give the lock's session to other clients."""
 
 
 class ShutdownError(LeaderLockError):
@@ -35,7 +35,10 @@ class ShutdownError(LeaderLockError):
 
 
 def as_lock_error(error: Exception, lost: tuple[type[Exception], ...] = ()) -> Exception:
-    """Return `error` as one of our own, without secrets. `lost`: the driver's errors that mean a broken connection."""
+    """Return a driver's error as one of the lock's errors, without secrets.
+
+    `lost`: the driver's classes of errors that mean a broken connection.
+    """
     if isinstance(error, (ConnectionError, LockError)):
         return error
     if isinstance(error, FenceholdError):
@@ -45,7 +48,10 @@ def as_lock_error(error: Exception, lost: tuple[type[Exception], ...] = ()) -> E
 
 
 def as_outage(fault: Exception, where: str) -> Unavailable:
-    """Return the error to log for an attempt that failed and will be repeated. `where` must hold no secret."""
+    """Return the error to log for an attempt that failed and will be repeated.
+
+    `where` names the server; it must hold no secret.
+    """
     if isinstance(fault, ConnectionError):
         what, code = f"The lock's database ({where}) cannot be used", "unreachable"
         hint = "Check the address, and that the server runs; it is tried again until it answers."

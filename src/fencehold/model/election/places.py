@@ -1,9 +1,12 @@
-"""Computes the next epoch from the last one and from where the two grants are made. PostgreSQL restates these rules.
+"""Computes the next epoch from the last epoch and from the places of the two grants.
 
-A promoted standby may lack the last grants of the old primary, and would grant their epochs again. But it writes on a
-new timeline, with a higher number. So within one timeline an epoch rises by one. The first epoch on a later timeline
-jumps by EPOCH_JUMP, which is more than the grants that can have been lost. It jumps once for each timeline number in
-between, because each of them may have been a primary whose grants were all lost.
+PostgreSQL's SQL has the same rules. A place is where a grant is made: the timeline and the system identifier of a
+PostgreSQL server.
+
+A promoted standby may lack the last grants of the old primary, and would grant the same epochs again. But it writes on
+a new timeline, which has a higher number. So an epoch rises by one within one timeline, and by EPOCH_JUMP at the first
+grant on a later timeline; EPOCH_JUMP is more than the grants that can have been lost. It rises by EPOCH_JUMP once for
+each timeline number in between, because each of these may have been a primary whose grants were all lost.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ TOKEN_JUMP = 1_000_000_000
 
 @dataclass(frozen=True)
 class Place:
-    """Where a grant is made: the timeline of the server's log, and the identifier of its system. None: not known."""
+    """Where a grant is made: the timeline of the server's log, and the server's system identifier. None: not known."""
 
     timeline: int | None = None
     system: int | None = None
@@ -46,7 +49,7 @@ def is_unknown(last: Place, now: Place) -> bool:
 
 
 def is_same(last: Place, now: Place) -> bool:
-    """Whether both places are the same. An unknown system counts as the same system."""
+    """Return whether both places are the same. A system that is not known counts as the same system."""
     return last.timeline == now.timeline and (last.system == now.system or None in (last.system, now.system))
 
 
@@ -55,7 +58,10 @@ def is_ahead(last: Place, now: Place) -> bool:
 
 
 def is_elsewhere(last: Place, now: Place) -> bool:
-    """True for the rest: an earlier timeline or another system, after an upgrade of the server or a restored copy."""
+    """Always return True: the last rule, for what the rules before it leave.
+
+    It leaves an earlier timeline, or another system: after an upgrade of the server, or in a restored copy.
+    """
     return True
 
 
@@ -86,16 +92,16 @@ def decide(last: Place, now: Place) -> PlaceRule:
 
 
 def next_epoch(epoch: int | None, last: Place, now: Place) -> int:
-    """Return the epoch after `epoch`, which was granted at `last`.
+    """Return the epoch to grant at `now`, after `epoch` was granted at `last`.
 
-    `epoch` None: the name has no row yet; `last` is then where the table was created.
+    `epoch` None: the name has no row yet, and `last` is where the table was created.
     """
     lift = EPOCH_JUMP * decide(last, now).jumps(last, now)
     return 1 + lift if epoch is None else epoch + (lift or 1)
 
 
 def recorded(last: Place, now: Place) -> Place:
-    """Return the place to store in the row. What is not known now keeps its last value."""
+    """Return the place to store in the row: `now`, with each part that is not known now taken from `last`."""
     if now.timeline is None:
         return last
     return Place(now.timeline, last.system if now.system is None else now.system)

@@ -1,4 +1,4 @@
-"""How long a follower waits between attempts. Pure arithmetic: never overflows, whatever the attempt number."""
+"""How long a follower waits between attempts: pure arithmetic that never overflows, whatever the attempt number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class RetryContext:
-    """What a strategy may use. `attempt` counts from 1 in each cycle."""
+    """What a retry strategy may use to choose a delay. `attempt` counts from 1 in each cycle."""
 
     attempt: int
     elapsed_s: float
@@ -18,14 +18,17 @@ class RetryContext:
 
 @runtime_checkable
 class RetryStrategy(Protocol):
-    """Seconds to wait before the next attempt, or None to give up."""
+    """Chooses the seconds to wait before the next attempt; None means to give up."""
 
     def next_delay_s(self, ctx: RetryContext) -> float | None: ...
 
 
 @dataclass(frozen=True)
 class ExponentialBackoff:
-    """min(base * multiplier^(attempt-1), max_s). Never overflows: attempt 5,000 is as safe as attempt 5."""
+    """A retry strategy: the delay grows with each attempt, min(base * multiplier^(attempt-1), max_s).
+
+    It never overflows: attempt 5,000 is as safe as attempt 5.
+    """
 
     base_s: float = 1.0
     max_s: float = 30.0
@@ -40,7 +43,7 @@ class ExponentialBackoff:
 
 @dataclass(frozen=True)
 class FixedInterval:
-    """Always the same delay."""
+    """A retry strategy: the delay is always the same."""
 
     interval_s: float = 5.0
 
@@ -50,7 +53,10 @@ class FixedInterval:
 
 @dataclass
 class DecorrelatedJitter:
-    """min(max_s, random(base_s, previous * 3)): spreads the retries of processes that failed at the same time."""
+    """A retry strategy: the delay is random, min(max_s, random(base_s, previous * 3)).
+
+    It spreads the retries of processes that failed at the same time.
+    """
 
     base_s: float = 1.0
     max_s: float = 30.0

@@ -17,7 +17,7 @@ from fencehold.model.election.places import Place
 
 @dataclass(frozen=True)
 class TermKey:
-    """Identifies one term of one lease. A renewal, a release and a fence compare it with the row."""
+    """The identity of one term of one lease. A renewal, a release and a fence compare it with the row."""
 
     name: str
     holder_id: str
@@ -47,12 +47,12 @@ class Lease:
 
     @property
     def is_live(self) -> bool:
-        """Whether it was live when the store answered."""
+        """Return whether the lease was live when the store answered."""
         return self.remaining_s > 0
 
     @property
     def is_released(self) -> bool:
-        """Whether its holder released it. A lease that ran out was last renewed before its end."""
+        """Return whether its holder released the lease. A lease that lapsed instead was last renewed before its end."""
         return not self.is_live and self.renewed_at >= self.expires_at
 
     def key(self, lease_s: float) -> TermKey:
@@ -61,7 +61,10 @@ class Lease:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request to acquire. If the answer is lost, a repeat with the same nonce finds the grant of the first try."""
+    """One request to acquire.
+
+    If its answer is lost, a second try with the same nonce finds what the first try was granted.
+    """
 
     name: str
     holder_id: str
@@ -71,7 +74,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The rules do not allow the request. `current` is the present row, if the store could return it."""
+    """The answer to a request that the rules do not allow.
+
+    `current`: the present row (None: no row, or not returned).
+    """
 
     reason: str
     current: Lease | None = None
@@ -79,7 +85,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Busy:
-    """Not decided yet: another session had locked the row. Nothing was changed; ask again."""
+    """The answer when the rules were not applied, because another session had locked the row.
+
+    Nothing changed; ask again.
+    """
 
     current: Lease | None = None
 
@@ -99,7 +108,7 @@ class Verb(enum.Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of a verb. `now` is the store's clock, read after the row was locked."""
+    """The arguments of a verb, which the rules read. `now` is the store's clock, read after the row was locked."""
 
     name: str
     now: dt.datetime
@@ -166,7 +175,10 @@ def extend(row: Lease | None, request: Request) -> Lease:
 
 
 def expire(row: Lease | None, request: Request) -> Lease:
-    """End the lease now, and set `renewed_at` to the same instant: that is how `is_released` recognises a release."""
+    """Return the lease with its end set to now, and `renewed_at` set to the same time.
+
+    So `is_released` can tell it from a lease that lapsed.
+    """
     return replace(_present(row), renewed_at=request.now, expires_at=request.now)
 
 
@@ -203,7 +215,7 @@ def decide(row: Lease | None, verb: Verb, request: Request) -> Rule | None:
 
 
 def refusal_reason(row: Lease | None, now: dt.datetime) -> str:
-    """Return one word for logs: why a renewal or a release was refused."""
+    """Return why a renewal or a release was refused, as one word for logs."""
     match row_state(row, now):
         case Row.ABSENT:
             return "absent"

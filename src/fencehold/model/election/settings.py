@@ -1,4 +1,7 @@
-"""The durations of a leader and how they must relate; every problem is reported at once, before any I/O."""
+"""The durations of a leader and how they must relate.
+
+They are checked before any I/O, and one error names every problem.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ OnError: TypeAlias = Literal["retry", "drop"]
 
 @dataclass(frozen=True)
 class LeaderSettings:
-    """Checked settings: renew_every < lease - margin, and a call may fail twice before the lease is in danger."""
+    """The checked durations of a leader: renew_every < lease - margin.
+
+    Two renewals in a row may fail before the lease is in danger.
+    """
 
     lease_s: float
     renew_every_s: float
@@ -27,9 +33,10 @@ class LeaderSettings:
 
     @property
     def acquire_limit_s(self) -> float:
-        """The limit of one acquire. A caller that waits for a short time gets a shorter one.
+        """Return the time limit of one acquire.
 
-        So the caller still gets the reason why the lease was not granted.
+        It is shorter for a caller that waits only a short time for the lease, so that the store's answer, with the
+        reason of a refusal, arrives while the caller still waits.
         """
         given_s = self.acquire_limit_given_s
         return self.call_limit_s if given_s is None else min(given_s, self.call_limit_s)
@@ -49,7 +56,7 @@ def leader_settings(
     on_error: str = "retry",
     release_on_stop: bool = True,
 ) -> LeaderSettings:
-    """Settings with defaults filled in, or one ConfigurationError that names every problem."""
+    """Return the settings with defaults filled in. Raises one ConfigurationError that names every problem."""
     check = Check("Leader")
     lease_s = check.given_seconds(lease, "lease", 30.0)
     renew_s = check.seconds(renew_every, "renew_every", lease_s / 3)

@@ -1,1 +1,1 @@
-"""Items: the table of what may happen to one, and the checks of what is written and set."""
+"""The rules of items, and the checks of their settings and of what is written to them."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ItemKey:
-    """Identifies one lease on one item. A renewal, a save, a delete and a break compare it with the row.
+    """The identity of one lease on one item. A renewal, a save, a delete and a break compare it with the row.
 
-    Token 0 in a break means any lease of this holder.
+    Token 0 in a break stands for any lease of this holder.
     """
 
     id: str
@@ -27,7 +27,10 @@ class ItemKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """The columns of one item. `token` is that of its last lease (0: never leased); `holder_id` None: no lease."""
+    """The columns of one item.
+
+    `token` is that of its last lease (0: never leased); `holder_id` None: nobody leases it.
+    """
 
     state: str
     state_timestamp: dt.datetime
@@ -57,7 +60,7 @@ class Verb(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of a verb. `now` is the store's clock, read after the row was locked.
+    """The arguments of a verb, which the rules read. `now` is the store's clock, read after the row was locked.
 
     `next_token` is larger than every token this item ever had. A state or document that is None is not changed.
     """
@@ -115,7 +118,10 @@ def create(row: StoredItem | None, request: Request) -> StoredItem:
 
 
 def write(row: StoredItem | None, request: Request) -> StoredItem:
-    """Change state and document. A given state, even the same one, moves the item to the end of that state's queue."""
+    """Return the item with its state and document changed.
+
+    A given state, even the same one, moves the item to the end of the queue of items in that state.
+    """
     kept = _present(row)
     if request.state is not None:
         kept = replace(kept, state=request.state, state_timestamp=request.now)
@@ -188,5 +194,5 @@ ABSENT, LAPSED, HELD_BY_ANOTHER = "absent", "lapsed", "held_by_another"
 
 
 def refusal_reason(row: StoredItem | None, now: dt.datetime) -> str:
-    """Return one word for logs and errors: why a verb was refused."""
+    """Return why a verb was refused, as one word for logs and errors."""
     return {Row.ABSENT: ABSENT, Row.FREE: LAPSED, Row.LIVE: HELD_BY_ANOTHER}[row_state(row, now)]

@@ -1,6 +1,7 @@
-"""The durations and limits of items and of what processes them, and the checks of what is written to one.
+"""The settings of items and of their processors, and the checks of what is written to an item.
 
-Every problem is reported at once, before any I/O.
+A processor handles the items of one kind that are in one state. Settings are checked before any I/O, and one error
+names every problem.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def item_settings(
     stall_limit: Duration | None = None,
     document_bytes_max: int = DOCUMENT_BYTES_MAX,
 ) -> ItemSettings:
-    """Settings with defaults filled in, or one ConfigurationError that names every problem."""
+    """Return the settings with defaults filled in. Raises one ConfigurationError that names every problem."""
     check = Check("Item")
     lease_s = check.seconds(lease, "lease", 60.0)
     heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
@@ -66,7 +67,10 @@ def processor_settings(
     max_processing: Duration | None = None,
     shutdown_timeout: Duration | None = None,
 ) -> ProcessorSettings:
-    """Settings of one processor, checked against the lease of its items."""
+    """Return the settings of one processor, checked against the lease of its items.
+
+    Raises one ConfigurationError that names every problem.
+    """
     check = Check("Processor")
     poll_s = check.seconds(poll_every, "poll_every", 1.0)
     processing_s = check.seconds(max_processing, "max_processing", 3 * lease_s)
@@ -81,12 +85,12 @@ def processor_settings(
 
 
 def document_json(document: Any, settings: ItemSettings) -> str:
-    """The document as JSON, or ConfigurationError (code bad_document, document_too_large)."""
+    """Return the document as JSON text. Raises ConfigurationError (bad_document, document_too_large)."""
     return json_text(document, "document", settings.document_bytes_max, code="document", taker="kind of item")
 
 
 def checked_change(state: object, document: Any, settings: ItemSettings) -> tuple[str | None, str | None]:
-    """Return state and document as a save sends them; a save does not change what is None.
+    """Return the state and the document as JSON, as a save sends them; what is None is not changed by the save.
 
     Raises ConfigurationError if both are None (nothing_to_save), or if one of them cannot be stored.
     """

@@ -1,1 +1,1 @@
-"""Events of an outbox: the table of what may happen to one, and the checks of what is added and set."""
+"""The rules of outbox events, and the checks of their settings and of what is added."""

@@ -34,7 +34,7 @@ class Verb(enum.Enum):
 
 @dataclass(frozen=True)
 class Stored:
-    """The columns of one event that rules read and write."""
+    """The columns of one event that the rules read and write."""
 
     status: Status
     due_at: dt.datetime
@@ -50,7 +50,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of a verb. `now` is the store's clock; a rule reads no other clock."""
+    """The arguments of a verb, which the rules read. `now` is the store's clock; a rule reads no other clock."""
 
     now: dt.datetime
     token: str = ""
@@ -84,12 +84,15 @@ class Rule:
 
 
 def is_recovered(row: Stored) -> bool:
-    """Whether the event is PENDING again because the last worker that had it did not finish it."""
+    """Return whether the event is PENDING again because its last worker did not finish it in time."""
     return row.status is Status.PENDING and recoveries(row.retry_count, row.recoveries) > 0
 
 
 def is_suspect(recovered: bool, retry_count: int, counted: int | None) -> bool:
-    """Whether the event is a suspect. `recovered`: the result of `is_recovered` before the claim."""
+    """Return whether the event is a suspect: it was recovered several times in a row, so it may be what kills workers.
+
+    `recovered`: the result of `is_recovered` before the claim. `counted`: the row's `recoveries`.
+    """
     return recovered and recoveries(retry_count, counted) >= SUSPECT_RECOVERIES
 
 
@@ -114,7 +117,10 @@ def has_lapsed(row: Stored, request: Request) -> bool:
 
 
 def tries_left(row: Stored, request: Request) -> bool:
-    """Whether a try is left after the present one, which counts: with max_retries 5 the fifth failure is the last."""
+    """Return whether a try is left after the present one.
+
+    The present try counts: with max_retries 5 the event is not tried again after the fifth failure.
+    """
     return request.retry and row.retry_count + 1 < row.max_retries
 
 
@@ -144,7 +150,7 @@ def extend(row: Stored, request: Request) -> Stored:
 
 
 def finish(row: Stored, request: Request) -> Stored:
-    """Complete the event. The token stays in the row: it shows which claim finished the event."""
+    """Return the event as completed. Its token stays in the row, to show which claim completed it."""
     return replace(row, locked_until=None, processed_at=request.now)
 
 
@@ -158,7 +164,10 @@ def bury(row: Stored, request: Request) -> Stored:
 
 
 def hand_back(row: Stored, request: Request) -> Stored:
-    """Give back an event that was not begun, or that a stopping worker called off: no try is counted."""
+    """Return the event as due now, without a worker and with no try counted.
+
+    For an event that was not begun, or whose handler a stopping worker cancelled.
+    """
     return replace(row, due_at=request.now, locked_until=None, lock_token=None)
 
 

@@ -1,4 +1,4 @@
-"""The durations and limits of an outbox and of its workers; every problem is reported at once, before any I/O."""
+"""The settings of an outbox and of its workers. They are checked before any I/O; one error names every problem."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ UNSURE = "Leave what you are unsure of to its default."
 
 
 def outbox_flag(name: str) -> str:
-    """Return the option that an advised command needs to address this outbox; empty for the default outbox."""
+    """Return the option that a command needs to address this outbox; empty for the default outbox.
+
+    For advice in messages.
+    """
     return "" if name == DEFAULT_OUTBOX else f" --outbox {name}"
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """base * 2^(attempt - 1), plus up to 10 % at random; never above the cap and never below 100 ms."""
+    """The delay before an event is tried again: base * 2^(attempt - 1), plus up to 10 % at random.
+
+    It is never above the cap and never below 100 ms.
+    """
 
     base_s: float = 1.0
     cap_s: float = 30.0
@@ -60,7 +66,7 @@ def outbox_settings(
     event_types: Collection[str] | None = None,
     in_order: bool = False,
 ) -> OutboxSettings:
-    """Settings with defaults filled in, or one ConfigurationError that names every problem."""
+    """Return the settings with defaults filled in. Raises one ConfigurationError that names every problem."""
     check = Check("Outbox")
     lease_s = check.seconds(lease, "lease", 30.0)
     heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
@@ -82,7 +88,11 @@ def outbox_settings(
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`max_processing_given_s` and `shutdown_given_s` are what the program set; None: derived from the lease."""
+    """The checked settings of one worker.
+
+    `max_processing_given_s` and `shutdown_given_s` are what the program set; if they are None, the values are computed
+    from the lease.
+    """
 
     concurrency: int
     poll_every_s: float
@@ -94,17 +104,20 @@ class WorkerSettings:
 
     @property
     def slow_after_s(self) -> float:
-        """The worker reports a handler that runs longer."""
+        """Return the seconds after which the worker reports a running handler as slow."""
         return self.max_processing_s / 2
 
     @property
     def stuck_after_s(self) -> float:
-        """The worker reports that it is stuck when the handlers in all its places run longer."""
+        """Return the seconds after which the worker reports that it is stuck.
+
+        It is stuck when as many handlers as it may run at once have all run for longer than that.
+        """
         return min(STUCK_AFTER_S, self.slow_after_s)
 
     @property
     def loop_silent_s(self) -> float:
-        """The worker reports an event loop that was blocked for longer."""
+        """Return the seconds after which the worker reports that the event loop is blocked."""
         return min(LOOP_SILENT_S, self.lease_s / 3)
 
     @property
@@ -113,7 +126,10 @@ class WorkerSettings:
 
     @property
     def shutdown_timeout_s(self) -> float:
-        """How long a stop may wait for handlers. Never above the lease: a lapsed event is no longer ours to finish."""
+        """Return how long a stop may wait for handlers.
+
+        It is never above the lease, because an event whose lease has lapsed can no longer be completed.
+        """
         return self.lease_s if self.shutdown_given_s is None else min(self.shutdown_given_s, self.lease_s)
 
     def with_lease(self, lease_s: float) -> WorkerSettings:
@@ -130,7 +146,10 @@ def worker_settings(
     batch_size: int | None = None,
     give_up_after: Duration | None = None,
 ) -> WorkerSettings:
-    """Settings of one worker, checked against the lease of its outbox."""
+    """Return the settings of one worker, checked against the lease of its outbox.
+
+    Raises one ConfigurationError that names every problem.
+    """
     check = Check("Worker")
     poll_s = check.seconds(poll_every, "poll_every", 1.0)
     processing_s = None if max_processing is None else check.seconds(max_processing, "max_processing", 3 * lease_s)

@@ -1,13 +1,14 @@
-"""Items as documents, the same for writes by etag and for stored procedures. Times are whole milliseconds of store
-time.
+"""Turns items into documents and back, the same for writes by etag and for stored procedures.
+
+Times are whole milliseconds of store time. A document has this form:
 
     {id, pk, itemId, kind, state, stateTimestamp, document, tokenBefore,
      lease: {leasedBy, leasedAt, leaseDuration, expiresAt, token}}
 
 `document` is the item's JSON as text: Cosmos DB keeps numbers as doubles and would change large ones. Without a lease
 `leasedBy` is null and `expiresAt` 0. A deleted item leaves a document with `deleted`, no state and its last token, so
-that no later lease repeats a token: tokens from a clock of whole seconds could repeat. `tokenBefore` is the last token
-of the item that was deleted before this one was put; while `token` is not higher, this one was never leased.
+that no later lease gets the same token again. `tokenBefore` is the last token of an item that was deleted before this
+item was put under the same id; while `token` is not higher, this item was never leased.
 """
 
 from __future__ import annotations
@@ -31,12 +32,18 @@ def item_partition(kind: str, bucket: int) -> str:
 
 
 def bucket_of(item_id: str, buckets: int) -> int:
-    """Return the item's bucket, the same in every process and version: a changed bucket would hide the item."""
+    """Return the item's bucket: a number from 0 to `buckets` - 1.
+
+    It is the same in every process and version; otherwise an item would not be found again.
+    """
     return int.from_bytes(hashlib.sha256(item_id.encode()).digest()[:8], "big") % buckets
 
 
 def item_document(partition: str, kind: str, item_id: str, row: StoredItem | None, before: Document | None) -> Document:
-    """Return the document for `row`, which replaces the document `before`; None: for an item that is deleted."""
+    """Return the document that stores `row` and replaces the document `before` (None: there is none yet).
+
+    `row` None: the item is deleted; the document then keeps its last token.
+    """
     document: Document = {"id": document_id(item_id), "pk": partition, "itemId": item_id, "kind": kind}
     if row is None:
         lease = {"leasedBy": None, "leasedAt": None, "leaseDuration": 0, "expiresAt": 0, "token": last_token(before)}
@@ -96,7 +103,7 @@ def last_token(document: Document | None) -> int:
 
 
 def seen(document: Document | None, now: dt.datetime) -> ItemRow | None:
-    """Return the item as it is at this instant, without a lapsed lease; None if it never existed or was deleted."""
+    """Return the item as it is at this instant; a lapsed lease is left out. None if it never existed or was deleted."""
     row = stored_item(document)
     if document is None or row is None:
         return None
@@ -110,12 +117,18 @@ def seen(document: Document | None, now: dt.datetime) -> ItemRow | None:
 
 
 def instant_ms(at: dt.datetime) -> int:
-    """Return milliseconds, rounded up: a lease may last longer than needed, never shorter than its holder assumes."""
+    """Return the time in milliseconds, rounded up.
+
+    So a stored lease may last longer than needed, but never shorter than its holder assumes.
+    """
     return -((EPOCH_START - at) // MILLISECOND)
 
 
 def to_the_millisecond(window: Window) -> Window:
-    """Widen the window to whole milliseconds: stored times are no finer, and a wider window is always safe."""
+    """Return the window widened to whole milliseconds, because stored times are whole milliseconds.
+
+    A wider window is always safe. A window is the range of times that the server's clock lies in (server_clock.py).
+    """
     earliest = EPOCH_START + (window.earliest - EPOCH_START) // MILLISECOND * MILLISECOND
     return Window(earliest, instant(instant_ms(window.latest)))
 

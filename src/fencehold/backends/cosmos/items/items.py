@@ -1,7 +1,8 @@
-"""Items on Cosmos DB, written by etag: the table of model/items/rules.py, over a window of the server's clock.
+"""The verbs of items on Cosmos DB, written by etag. The rules are in model/items/rules.py.
 
-As with named leases, a rule is applied only if the table allows the same at both ends of the window. A write under an
-etag that has changed is refused; the item is then read and decided again.
+The server's time is known only as a window, from the earliest to the latest time that it can be (server_clock.py). As
+with named leases, a rule is applied only if the table allows the same at both ends of the window. A write fails if
+another client has changed the document's etag; the item is then read and decided again.
 """
 
 from __future__ import annotations
@@ -92,10 +93,10 @@ class CosmosItemPort:
         skip: Sequence[str] = (),
         stretch: Stretch = EVER,
     ) -> list[ItemRow]:
-        """Run one query for each bucket, then one write for each item. A write fails if another client has changed the
-        etag.
+        """Lease up to `limit` free items: one query for each bucket, then one write for each item.
 
-        After a failed write it queries again until the batch is full, nothing is free, or the time is over.
+        A write fails if another client has changed the etag. After a failed write it queries again, until the batch is
+        full, nothing is free, or the time is over. Returns what it has leased by then; raises only if that is nothing.
         """
         call = Call(self._wire, "next_for_state", limit_s)
         taken: list[ItemRow] = []
@@ -136,18 +137,28 @@ class CosmosItemPort:
         )
 
     async def _one(self, verb: Verb, item_id: str, asked: Request, limit_s: float) -> ItemAnswer | None:
-        """Run a verb on one item. Returns None if it is done and the item does not exist."""
+        """Run the verb on one item and return the item or the refusal.
+
+        None: it was executed, and there is no item now.
+        """
         return await self._attempt(Call(self._wire, verb.value, limit_s), verb, item_id, asked)
 
     async def _batch(
         self, verb: Verb, asked: Mapping[ItemKey, Request], limit_s: float
     ) -> dict[ItemKey, ItemAnswer | None]:
-        """Run a verb on each of these items. Raises if one got no answer; the whole batch may then be repeated."""
+        """Run the verb on each of these items and return each answer: the item, a refusal, or None if there is no item.
+
+        Raises if one item got no answer; the caller may then repeat the whole batch.
+        """
         call = Call(self._wire, verb.value, limit_s)
         return await together({key: self._attempt(call, verb, key.id, one) for key, one in asked.items()})
 
     async def _attempt(self, call: Call, verb: Verb, item_id: str, asked: Request) -> ItemAnswer | None:
-        """Read (or use the known document), decide, write by etag; start again if the etag has changed."""
+        """Read the document, decide, write by etag, and start again if the etag has changed.
+
+        The document as this client last wrote it is used first, which saves the read. Returns the item or the refusal;
+        None if there is no item afterwards.
+        """
         partition = self._partition(item_id)
         document = self._remembered(verb, item_id, asked)
         while True:
@@ -174,7 +185,7 @@ class CosmosItemPort:
     async def _written(
         self, call: Call, item_id: str, before: Document | None, rule: Rule, after: StoredItem | None
     ) -> Document | None:
-        """Write by etag and return what is stored now; None if the document has changed since it was read."""
+        """Write by etag and return what is stored now. None: nothing was written, because the document has changed."""
         self._known.pop(item_id, None)
         partition = self._partition(item_id)
         changed = shape.item_document(partition, self._kind, item_id, after, before)
@@ -190,7 +201,10 @@ class CosmosItemPort:
         return await oldest((self._free(call, part, where, limit, skip) for part in self._partitions()), limit)
 
     async def _free(self, call: Call, partition: str, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
-        """Return free items, oldest first. `skip` is applied here, not in the query, whose length is limited."""
+        """Return up to `limit` free items of this bucket, the longest in their state first.
+
+        `skip` is applied here, not in the query, because a query's length is limited.
+        """
         window = await now(call, partition)
         now_ms = shape.instant_ms(window.earliest)
         skipped = {item_id for item_id in skip if self._partition(item_id) == partition}
@@ -201,7 +215,7 @@ class CosmosItemPort:
         return [one for one in found if one["itemId"] not in skipped][:limit]
 
     async def _taken(self, call: Call, document: Document, asked: Request) -> ItemRow | None:
-        """Acquire the item of this document; None if it is not free, or another client was quicker."""
+        """Lease the item of this document and return it. None if it is not free, or another client was quicker."""
         window = await now(call, document["pk"])
         row = shape.stored_item(document)
         rule = judged(row, Verb.NEXT, asked, window)
@@ -211,15 +225,18 @@ class CosmosItemPort:
         return shape.seen(await self._written(call, document["itemId"], document, rule, after), window.latest)
 
     def _instant(self, partition: str, verb: Verb, window: Window) -> dt.datetime:
-        """Return the verb's instant. A lease counts from the latest time it may be.
+        """Return the time that the verb writes. For a lease it is the latest time that the server's clock may show.
 
-        A change of state gets a time that keeps the changes of one client in their order.
+        A put or a save writes a time that keeps the changes of one client in their order.
         """
         is_transition = verb in (Verb.PUT, Verb.SAVE)
         return self._wire.clock.stamp(partition, window) if is_transition else window.latest
 
     def _remembered(self, verb: Verb, item_id: str, asked: Request) -> Document | None:
-        """Return the document as we last wrote it, if it has the lease that this verb is asked under."""
+        """Return the document as this client last wrote it, if it still has the lease that `asked` names.
+
+        None if it has another lease or is not known, and always for a put or an acquire.
+        """
         document = self._known.get(item_id) if verb not in (Verb.PUT, Verb.ACQUIRE) else None
         lease = document["lease"] if document is not None else {}
         is_same = lease.get("leasedBy") == asked.holder_id and asked.token in (0, lease["token"])
@@ -238,7 +255,7 @@ class CosmosItemPort:
 
 
 class CosmosItems:
-    """The items of one kind, with a client of their own that opens when first needed; for one event loop."""
+    """The items of one kind for one event loop, with a client of their own, which is opened when first needed."""
 
     def __init__(self, wire: Wire, kind: str) -> None:
         self._wire = wire
@@ -250,9 +267,10 @@ class CosmosItems:
 
 
 def judged(row: StoredItem | None, verb: Verb, asked: Request, window: Window) -> Rule | None:
-    """Return the rule to apply, if a rule applies at both ends of the window, with the same effect; else None: refused.
+    """Return the rule to apply, or None if the verb is refused.
 
-    A break may have two effects: if the lease may just have lapsed, the break frees it, which costs nobody a right.
+    A rule is returned only if a rule applies at both ends of the window and both have the same effect. For a break the
+    effects may differ: if the lease may just have lapsed, the break frees the item, which costs nobody a right.
     """
     first, last = (decide(row, verb, replace(asked, now=now)) for now in (window.earliest, window.latest))
     if first is None or last is None:
@@ -261,7 +279,11 @@ def judged(row: StoredItem | None, verb: Verb, asked: Request, window: Window) -
 
 
 def refused(document: Document | None, verb: Verb, asked: Request, window: Window) -> ItemRefusal:
-    """Return the reason at the end of the window that refuses, and the item as all but its holder must treat it."""
+    """Return the refusal: the reason at that end of the window at which the verb is refused, and the present item.
+
+    If both ends refuse, the reason is that of the earlier one. The item is as other clients than its holder see it: its
+    lease counts as live until it has certainly lapsed.
+    """
     row = shape.stored_item(document)
     refuses_first = decide(row, verb, replace(asked, now=window.earliest)) is None
     reason = refusal_reason(row, window.earliest if refuses_first else window.latest)
@@ -273,7 +295,10 @@ async def now(call: Call, partition: str) -> Window:
 
 
 async def seen_now(call: Call, documents: Iterable[Document]) -> list[ItemRow]:
-    """Return those items that were not deleted, as all but their holders must treat them."""
+    """Return the items of these documents without the deleted ones, as other clients than their holders see them.
+
+    A lease counts as live until it has certainly lapsed.
+    """
     there = [one for one in documents if shape.stored_item(one) is not None]
     rows = [shape.seen(one, (await now(call, one["pk"])).earliest) for one in there]
     return [row for row in rows if row is not None]
@@ -294,7 +319,10 @@ def there(answer: ItemAnswer | None) -> ItemAnswer:
 
 
 def one_slice(oldest: Sequence[Document], limit: int) -> Sequence[Document]:
-    """Return `limit` of the documents, from a random place if there are more: others now try the first ones."""
+    """Return up to `limit` of the documents: if there are more, those from a random multiple of `limit` on.
+
+    Other clients are trying to take the first ones at the same moment.
+    """
     first = random.randrange(0, max(len(oldest), 1), limit)
     return oldest[first : first + limit]
 
@@ -305,7 +333,10 @@ def lease_only(changed: Document) -> list[Document]:
 
 
 async def contended(call: Call) -> None:
-    """Pause after another client's write succeeded. Raises Unavailable (busy) if there is no time to try again."""
+    """Wait for a short random time, after another client's write made ours fail.
+
+    Raises Unavailable (busy) if no time is left to try again.
+    """
     pause_s = random.uniform(0, CONTENDED_PAUSE_S_MAX)
     if pause_s >= call.left_s():
         raise Unavailable("Others kept changing the item for as long as this might take.", code="busy")
@@ -313,9 +344,10 @@ async def contended(call: Call) -> None:
 
 
 async def together(asked: Mapping[K, Awaitable[T]]) -> dict[K, T]:
-    """Run all at once. If one got no answer, raises for the whole batch; to repeat the batch gives the same result.
+    """Await all at once and return the result of each key. If one fails, raises an error for the whole batch.
 
-    Raises Uncertain (half_done) if some were executed and the rest certainly not.
+    The error is Uncertain (half_done) if some were executed and the others certainly not. The caller may repeat the
+    batch: that gives the same result.
     """
     outcomes = await asyncio.gather(*asked.values(), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -331,6 +363,10 @@ def half_done(error: BaseException) -> Uncertain:
 
 
 def raise_first(errors: Sequence[BaseException]) -> None:
-    """Raise a mistake first, then an unknown outcome, then what was not executed; do nothing without errors."""
+    """Raise one of the errors; do nothing if there are none.
+
+    An error that is neither Uncertain nor Unavailable (a wrong setting, say) is raised first, then an Uncertain, then
+    an Unavailable.
+    """
     for error in sorted(errors, key=lambda e: (isinstance(e, Unavailable | Uncertain), isinstance(e, Unavailable))):
         raise error

@@ -1,13 +1,12 @@
-"""Items on Cosmos DB by stored procedures (js/lease.js, js/nextForState.js).
+"""The verbs of items on Cosmos DB as stored procedures (js/lease.js, js/nextForState.js).
 
-A verb is one request, decided by the server's own clock and undone as a whole when anything in it fails. Only `find` is
-a plain query: it is for people, and may be a moment behind. `get` is a procedure too, because the driver keeps no
-session of what a procedure wrote.
+A verb is one request, decided by the server's own clock; if anything in it fails, all of it is undone. Only `find` is a
+plain query: it is for people, and its answer may be a moment old. `get` is a procedure too, because a plain read could
+miss what a procedure has just written.
 
-A procedure sees one logical partition. With several buckets a batch is one request for each bucket it touches.
-next_for_state asks the buckets one after another, beginning at another one each time. Within a bucket and within an
-answer the item that is longest in its state comes first; one that is still longer in it, in a bucket not asked this
-time, comes at a later call.
+A procedure works in one logical partition (a bucket). With several buckets a batch is one request for each bucket.
+next_for_state asks the buckets one after another, each time beginning at a random one. Within one bucket the item that
+is longest in its state is leased first; an older item in a bucket that was not asked is leased by a later call.
 """
 
 from __future__ import annotations
@@ -39,7 +38,11 @@ BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a part
 
 @dataclass(frozen=True)
 class Procedure:
-    """The id contains a hash of the content: clients of two versions run side by side, each with its procedures."""
+    """A stored procedure: its id and its JavaScript.
+
+    The id contains a hash of the JavaScript, so that clients of two versions can run side by side, each with its own
+    procedures.
+    """
 
     id: str
     body: str
@@ -52,7 +55,11 @@ def procedure(script: str) -> Procedure:
 
 
 class ProcedureItemPort(CosmosItemPort):
-    """The documents are the same as with writes by etag: both ports may work on them at the same time."""
+    """The verbs of items, run as stored procedures.
+
+    The documents are the same as those of CosmosItemPort, which writes by etag: clients of both kinds may work at the
+    same time.
+    """
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
         try:
@@ -114,7 +121,10 @@ class ProcedureItemPort(CosmosItemPort):
     async def _ask(
         self, verb: str, asked: Mapping[K, tuple[str, Document]], limit_s: float
     ) -> dict[K, ItemAnswer | None]:
-        """Send one request for each bucket; `asked` has an item's id and the rest of the request for it."""
+        """Send one request for each bucket, all at once, and return the answer of each key.
+
+        `asked` holds for each key the item's id and the other fields of its request.
+        """
         call = Call(self._wire, verb, limit_s)
         parts: dict[str, dict[K, Document]] = {}
         for key, (item_id, fields) in asked.items():
@@ -137,7 +147,10 @@ class ProcedureSchema(CosmosSchema):
         self._any_partition = shape.item_partition(kind, 0)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Safe to repeat and in parallel: a procedure of this name that exists already has exactly this content."""
+        """Create the container and the procedures, and return the steps just applied. Safe to repeat and in parallel.
+
+        A procedure that has this id already has exactly this content, because the id contains its hash.
+        """
         steps = await super().init(limit_s, waits)
         call = Call(self._wire, "init", limit_s)
         if self._wire.address.credential:
@@ -147,9 +160,10 @@ class ProcedureSchema(CosmosSchema):
         return steps + [f"procedure {one.id}" for one in wanted if await call.create_procedure(one.id, one.body)]
 
     async def _check_uploaded(self, call: Call) -> None:
-        """Raises ConfigurationError (schema_missing) if a procedure is missing, in a request that changes nothing.
+        """Raise ConfigurationError (schema_missing) if a procedure is missing. Changes nothing.
 
-        A token of Entra ID may execute procedures, but neither upload nor list them, so each is executed once.
+        A login by Entra ID may execute procedures, but neither upload nor list them. So each is executed once, with a
+        request that has no effect.
         """
         nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, [], 0, 0]}
         for script in SCRIPTS:
@@ -169,9 +183,10 @@ class ProcedureSchema(CosmosSchema):
 
 
 async def answers(call: Call, verb: str, partition: str, requests: Sequence[Document]) -> list[Document]:
-    """Return one answer for each request. For those that a procedure stopped early has not answered, run it again.
+    """Return one answer for each request, in their order. The requests are of one partition.
 
-    Raises Uncertain (half_done) if some were answered and the rest were not executed.
+    A procedure may stop early; it is then run again for the requests that it left. Raises Uncertain (half_done) if some
+    requests were executed and the others were not.
     """
     told: list[Document] = []
     while len(told) < len(requests):
@@ -192,12 +207,12 @@ async def execute(call: Call, partition: str, script: str, parameters: Sequence[
 
 
 def in_turn(partitions: Sequence[str]) -> list[str]:
-    """Return the partitions from a random one on: if every call began at the first, its items always came first."""
+    """Return the partitions in their order, but beginning at a random one, so that no partition always comes first."""
     first = random.randrange(len(partitions))
     return [*partitions[first:], *partitions[:first]]
 
 
 def answered(answer: Document) -> ItemAnswer | None:
-    """Return the answer to one request; None if it was not refused and the item does not exist now."""
+    """Return the item or the refusal of one answer. None: the request was executed, and there is no item now."""
     item = shape.seen(answer["item"], shape.instant(answer["now"]))
     return item if answer["refused"] is None else ItemRefusal(answer["refused"], item)

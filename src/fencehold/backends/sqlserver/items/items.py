@@ -1,4 +1,4 @@
-"""Items on SQL Server: what its statements do in another way than PostgreSQL's. The rules are in sql/items/."""
+"""The verbs of items that work differently on SQL Server than on PostgreSQL. The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class SqlServerItemPort(SqlItemPort):
         raise busy()
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Renew the leases that are ours.
+        """Renew the leases and return until when each is held. Leaves out keys whose lease is not theirs any more.
 
-        Repeats, for half of the limit, for those that are still ours and whose rows another session only had locked.
+        A row that another session keeps locked is tried again, for up to half of `limit_s`; its key is left out after
+        that.
         """
         left_s = fixed(limit_s)
         renewed: dict[ItemKey, dt.datetime] = {}
@@ -68,7 +69,11 @@ class SqlServerItemPort(SqlItemPort):
     async def _break_once_each(
         self, keys: Sequence[ItemKey], left_s: Callable[[], float]
     ) -> dict[ItemKey, ItemRefusal]:
-        """Repeats for items that are still our own: they changed while the statement waited for them."""
+        """End these leases; no two of the keys have the same item.
+
+        Return a refusal for each lease that is another holder's. An item that changed while the statement waited for
+        its row, and that is still this holder's, is tried again. Raises Unavailable (busy) when the time is over.
+        """
         refused: dict[ItemKey, ItemRefusal] = {}
         while keys:
             if left_s() <= 0:
@@ -85,7 +90,7 @@ class SqlServerItemPort(SqlItemPort):
 
 
 class SqlServerItems:
-    """The items of one kind in one event loop: one connection for everything, opened when first needed."""
+    """The items of one kind in one event loop, all on one connection, which is opened when first needed."""
 
     def __init__(self, address: Address, package: str, table: str, kind: str) -> None:
         statements = Statements(package, table, topic=ITEMS)

@@ -1,10 +1,10 @@
-"""Turns values into parameters of item statements as SQL Server reads them, and their rows as items.
+"""Turns values into the parameters of item statements, and the rows of their answers into items.
 
 SQL Server takes a text and the same text with blanks after it as equal. The library allows no name that ends with a
-blank; for callers that use the port itself, such a name is stored with a mark after it.
+blank. But callers of the item port itself may use such names, so these are stored with a mark at the end.
 
-In a list, which is JSON, what JSON would escape in a name is percent-encoded (%22 and %5C, and so %25): not every
-server that speaks T-SQL decodes JSON's own escapes.
+In a list, which is sent as JSON, the double quotes and backslashes of a name are percent-encoded (%22 and %5C, and so
+%25), because not every server that speaks T-SQL decodes JSON's own escapes.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ FIRST_INSTANT, LAST_INSTANT = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999
 
 
 def stored(name: str) -> str:
-    """Return the name as its column stores it.
+    """Return the text that the column stores for this name: with a mark at the end if the name ends with a blank.
 
-    A name that ends with the mark itself gets another one, so that no two names become one.
+    A name that ends with the mark itself gets another mark, so that no two names are stored as the same text.
     """
     return name + BLANK_MARK if name.endswith((" ", BLANK_MARK)) else name
 
 
 def given(column: str) -> str:
-    """Return the name for what its column stores, the opposite of `stored`."""
+    """Return the name that the column's text stands for: the opposite of `stored`."""
     return column.removesuffix(BLANK_MARK)
 
 
 def listed(name: str) -> str:
-    """Return the name as it is written in a list; the statements decode it in the opposite order."""
+    """Return the name as a list contains it, percent-encoded. The statements decode it."""
     return params.listed(stored(name))
 
 

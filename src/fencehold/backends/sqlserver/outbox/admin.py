@@ -1,4 +1,4 @@
-"""The operator's verbs for an outbox on SQL Server."""
+"""The verbs of an operator for an outbox on SQL Server: count, find, redrive and purge events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events on SQL Server: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
+"""The verbs of events on SQL Server: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ PATIENCE_PART = 0.4  # the part of the limit that an in-order claim may wait for
 
 
 class SqlServerEventPort:
-    """Every verb is one batch and one transaction: committed whole, or not at all."""
+    """The verbs of producers, workers and the reaper.
+
+    Each verb is one batch and one transaction: it commits whole or not.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        """Add any number of events in one round trip."""
+        """Store the events in one round trip and return the tracking ids of those that were not known yet."""
         made = list(events)
         if not made:
             return []
@@ -58,7 +61,10 @@ class SqlServerEventPort:
         return Turn(_accepted(completed, done), claims)
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        """Repeats for keys that were left out: another session may only have had their rows locked."""
+        """Renew the leases and return until when each key is held. Leaves out keys whose lease is not theirs any more.
+
+        A key that was left out is tried a few times more, because another session may only have kept its row locked.
+        """
         left_s = fixed(limit_s)
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):
@@ -90,7 +96,7 @@ class SqlServerEventPort:
 
 
 class SqlServerEvents:
-    """One outbox in one event loop, on a connection and a thread of its own."""
+    """One outbox for one event loop, on one connection with a thread of its own."""
 
     def __init__(self, address: Address, package: str, table: str) -> None:
         statements = Statements(package, table, topic=OUTBOX)
@@ -106,7 +112,7 @@ class SqlServerEvents:
 
 
 def _accepted(keys: Sequence[Key], rows: Rows) -> list[Key]:
-    """Return the given keys that are in the answer, as they were given, each once."""
+    """Return those of the given keys that the rows name, each once, as the same objects."""
     accepted = set(rows)
     once = {(key.id, key.token): key for key in keys}
     return [key for place, key in once.items() if place in accepted]

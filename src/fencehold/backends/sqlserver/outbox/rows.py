@@ -23,7 +23,10 @@ ANY_AGE = -1
 
 
 def add_params(events: Iterable[NewEvent], *, within: str | None = None) -> Params:
-    """Of two events with one tracking id the first counts. `within`: the outbox's id, in a caller's transaction."""
+    """Return the parameters of the statement that adds events. Of two events with one tracking id the first is stored.
+
+    `within`: the outbox's id when the statement runs in a caller's transaction, else None.
+    """
     once: dict[str, NewEvent] = {}
     for event in events:
         once.setdefault(event.tracking_id, event)
@@ -52,13 +55,13 @@ def _new(event: NewEvent) -> Params:
 
 
 def keys_param(keys: Sequence[Key]) -> str:
-    """Return a list that has each key once."""
+    """Return the keys as one JSON text, each once."""
     once = dict.fromkeys((key.id, key.token) for key in keys)
     return rows_json({"id": event_id, "token": listed(token)} for event_id, token in once)
 
 
 def failures_param(failures: Sequence[Failure]) -> str:
-    """Return a list of failures; of two with the same key the first counts."""
+    """Return the failures as one JSON text. Of two failures with the same key the first is stored."""
     once: dict[tuple[int, str], Failure] = {}
     for failure in failures:
         once.setdefault((failure.key.id, failure.key.token), failure)
@@ -72,7 +75,10 @@ def failures_param(failures: Sequence[Failure]) -> str:
 
 
 def listed_error(text: str) -> str:
-    """Return an error's text in a form that can be stored: whatever it contains, the failure must be stored."""
+    """Return an error's text as a list contains it, with what SQL Server cannot store written as escapes.
+
+    So the failure is recorded whatever its text contains.
+    """
     storable = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
     return listed(storable).replace("\t", "%09").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -105,7 +111,7 @@ def claim(
     retry_count: int, max_retries: int, aggregate_id: str | None, aggregate_type: str | None, metadata: str | None,
     priority: int, created_at: dt.datetime, due_at: dt.datetime, is_recovered: int, recoveries: int | None,
 ) -> Claim:  # fmt: skip
-    """Return the claim; all parameters but the token are the columns of a row."""
+    """Return the claim. The parameters after `token` are the columns of a row."""
     recovered = bool(is_recovered)
     return Claim(
         event_id, tracking_id, event_type, payload, token, instant(locked_until), retry_count + 1, max_retries,
@@ -131,7 +137,7 @@ def stats(
 
 
 def event_row(row: tuple[Any, ...]) -> EventRow:
-    """Return the event; the columns are in the order of EventRow's fields, and then the store's time."""
+    """Return the event of one row. Its columns are EventRow's fields in their order, then the store's time."""
     *columns, now = row
     found = EventRow(*(*columns, 0.0, None))
     return replace(
