@@ -1,11 +1,11 @@
-"""Judges session locks, and the epoch beside them.
+"""Judges session locks, and the fencing epoch beside them, in a simulated run.
 
 Safety, at every instant: a grant that is valid for its process belongs to the session that holds the lock at the
 server, so that no two are valid at once; a process that is RECONNECTING does not lead. The epoch rises with every term;
 a resumed term keeps its epoch, and nobody else led in between; the epochs of accepted writes never fall. Callbacks are
 called for every term and its end. If the server took the lock away by itself (an operator, a restart), the process may
-still trust its grant until it hears of that.
-Liveness is judged by the schedule, once all faults have ended.
+still trust its grant until it hears of that. Liveness (the lock is acquired again in time) is judged by the schedule,
+once all faults have ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AFTER[STOPPED] = {ACQUIRED, STOPPED}
 
 
 class Contender(Process):
-    """A process as the referee sees it: the attributes that it reads."""
+    """A simulated process that wants the lock: the attributes that the referee reads."""
 
     lock: SessionLock[Any]
 
@@ -71,7 +71,10 @@ class LockReferee(FenceReferee):
     # --- what a process did ---
 
     def leads(self, node: Contender, epoch: int | None, is_resumed: bool) -> None:
-        """Called when its state becomes LEADER; `is_resumed`: after a reconnect, perhaps with the same term."""
+        """Judge that the state of this process becomes LEADER with this epoch (None: the lock has no epoch).
+
+        `is_resumed`: it becomes so after a reconnect, perhaps with the term that it had before.
+        """
         is_same = is_resumed and epoch == self._own_epoch.get(node.name)
         self._own_epoch[node.name] = epoch
         if not is_same:
@@ -111,7 +114,10 @@ class LockReferee(FenceReferee):
             self.fail("two grants are valid at once")
 
     def _grants_of(self, node: Contender) -> deque[Grant]:
-        """The grants with which this process has led: a user may still have the term of an old one."""
+        """Return the last grants with which this process has led.
+
+        Old grants are in it: a user may still have an old term.
+        """
         known = self._grants.setdefault(node.name, deque(maxlen=REMEMBERED))
         election = node.lock._election
         grant = election.grant if election is not None else None
