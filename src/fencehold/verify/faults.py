@@ -247,7 +247,7 @@ class FaultInjector:
         self._journal.end(fault)
 
     async def _lock_wait(self) -> None:
-        """Lock what contenders need: on SQLite the file for a while, elsewhere a row that a fenced statement needs."""
+        """Let contenders wait for a lock: on SQLite the file's, elsewhere that of a row which a fenced write needs."""
         name = random.choice(LEASES)
         if not self._scratch.servers:
             fault = self._journal.begin("slow", "", "another program holds the file's write lock")

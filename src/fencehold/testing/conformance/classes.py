@@ -145,7 +145,7 @@ class Suite:
 
 
 def parts(tests: type[HarnessTests]) -> Iterator[tuple[str, object]]:
-    """The class and each of its tests, by name."""
+    """Yield the class, and then each of its tests, each with its name."""
     yield tests.__name__, tests
     for name in dir(tests):
         if name.startswith("test_") and callable(getattr(tests, name)):

@@ -31,12 +31,15 @@ SupplyForDoor = Callable[[Harness, Door], Awaitable[object]]
 
 
 def needs(*abilities: Can) -> Callable[[S], S]:
-    """Mark a class of tests, or one test: only for a store that can do all of these. A subclass inherits it."""
+    """Mark a class of tests, or one test: it applies only to a store that can do all of these.
+
+    Subclasses inherit the mark.
+    """
     return _marked("needs", abilities)
 
 
 def unless(*abilities: Can) -> Callable[[S], S]:
-    """Mark a class of tests, or one test: only for a store that can do none of these."""
+    """Mark a class of tests, or one test: it applies only to a store that can do none of these."""
     return _marked("unless", abilities)
 
 
@@ -135,7 +138,7 @@ class WithoutLeases(HarnessTests):
 
 
 async def client_at_start(harness: Harness) -> Backend:
-    """One more client, and the store's clock stands at START."""
+    """Return one more client of the harness, and stop the store's clock at START."""
     await harness.set_clock(START)
     return await harness.client()
 
@@ -162,7 +165,7 @@ def ask(name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> As
 
 @contextmanager
 def refused_with(code: str, hint: str = "") -> Iterator[None]:
-    """Check that the block raises a ConfigurationError with this code, whose hint says this."""
+    """Check that the block raises a ConfigurationError with this code, and that its hint contains `hint`."""
     with pytest.raises(ConfigurationError) as caught:
         yield
     assert caught.value.code == code
@@ -177,7 +180,7 @@ async def refused_without_tables(calls: Sequence[Callable[[], Awaitable[object]]
 
 
 def granted(answer: Answer) -> Lease:
-    """Return the lease, or fail and show what came instead."""
+    """Return the lease if the answer is a grant; else fail and show the answer."""
     assert isinstance(answer, Lease), f"not granted: {answer}"
     return answer
 
@@ -200,13 +203,13 @@ async def row(backend: Backend, name: str) -> Lease:
 
 
 def plenty() -> float:
-    """A long remaining time of the term: so the local clock refuses nothing, only the store can."""
+    """Return an hour as the remaining time of a term: so the local clock refuses nothing, only the store can."""
     return 3600.0
 
 
 @contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Add the note to any error of the block."""
+    """Add the note to any error that the block raises."""
     try:
         yield
     except BaseException as error:
@@ -216,7 +219,7 @@ def noted(note: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def begun(door: Door) -> AsyncIterator[Caller]:
-    """A connection of this kind whose transaction has begun."""
+    """Open a connection of this kind, begin a transaction on it, and give it to the block."""
     async with door.open() as caller:
         await caller.begin()
         yield caller
