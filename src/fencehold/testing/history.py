@@ -82,7 +82,7 @@ class Wrote(OfTerm):
 
 @dataclass(frozen=True, slots=True)
 class Refused(OfTerm):
-    """A fenced write was refused: never a violation, and the proof that the fence was put to the test."""
+    """The event that a fenced write was refused: this is no violation, but shows that the fence was put to the test."""
 
     at: float
     reason: str = ""

@@ -126,7 +126,7 @@ def _no_takeover_of_a_live_lease(evidence: Evidence) -> tuple[int, Iterable[str]
 
 
 def _one_at_a_time(beliefs: Sequence[Believed]) -> tuple[int, Iterable[str]]:
-    """Count how many intervals can be compared with an earlier one of the same name, and find those that overlap."""
+    """Return how many intervals can be compared with another one of the same name, and texts about overlaps."""
     pairs = sum(count - 1 for count in Counter(belief.name for belief in beliefs).values())
     return pairs, (str(one) for one in history.check(beliefs) if one.rule is Rule.ONE_VALID_TERM)
 

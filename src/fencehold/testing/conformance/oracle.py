@@ -112,7 +112,7 @@ R = TypeVar("R", bound=RuleOracle)
 
 
 class ClientsAndOracle(Generic[C, R]):
-    """Clients of one store whose clock stands still at `now`, and the oracle that says what they must answer."""
+    """A pair: clients of one store whose clock stands still at `now`, and the oracle that knows the right answers."""
 
     def __init__(self, harness: Harness, clients: Sequence[C], oracle: type[R]) -> None:
         self.harness = harness

@@ -59,7 +59,10 @@ async def _started(harness: Harness, order: Order) -> asyncio.subprocess.Process
 
 
 async def _outcome(process: asyncio.subprocess.Process) -> list[int]:
-    """Let the process begin, and return the numbers that it prints at its end."""
+    """Let the process begin its work, and return the numbers that it prints at its end.
+
+    Fails if its exit code is not 0.
+    """
     stdout, stderr = await process.communicate(b"go\n")
     assert process.returncode == 0, stderr.decode()
     return [int(number) for number in json.loads(stdout)]
@@ -76,7 +79,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def take_part() -> None:
-    """Connect clients, wait for the start, let them work, and print what they return."""
+    """Do the part of this process: connect clients, wait for the start, let the clients work, print their numbers."""
     order = json.loads(await asyncio.to_thread(sys.stdin.readline))
     part: Part[Any] = _named(f"{__package__}.{order['part']}")
     make = _named(order["maker"])(order["argument"])

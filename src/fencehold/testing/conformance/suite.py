@@ -1,4 +1,4 @@
-"""Runs each test of the suite in an event loop of its own; opens the harness in it before, and closes it after."""
+"""Runs each test of the suite in an event loop of its own; opens the harness before the test, closes it after."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ def unless(*abilities: Can) -> Callable[[S], S]:
 
 
 def proves(*rules: str) -> Callable[[S], S]:
-    """Mark a class of tests, or one test: it proves these rules, beside those that its oracle applies.
+    """Mark a class of tests, or one test: it proves these rules, and also the rules that its oracle applies.
 
-    A rule of a table is named after it ("fences live.fence.is_holder"), one of specification 001 "RULE-020-001".
+    The rules of a table are written with the table's name ("fences live.fence.is_holder"), those of specification
+    001 by their number ("RULE-020-001").
     """
     return _marked("proves", rules)
 
 
 def why_not(subject: object, can: Collection[Can]) -> str:
-    """Return the first reason why the subject does not apply to a store that can do these; empty: it applies."""
+    """Return the first reason why a class or test does not apply to a store with these abilities; empty: it applies."""
     missing = (f"needs {one.value}" for one in Can if one in getattr(subject, "needs", ()) and one not in can)
     present = (f"only without {one.value}" for one in Can if one in getattr(subject, "unless", ()) and one in can)
     return next(itertools.chain(missing, present), "")
@@ -70,9 +71,10 @@ class HarnessTests:
     """Base of every class of tests; works with pytest alone, whatever plugins are there.
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
-    named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
-    kind of connection that callers may use, and each run gets new values of what `supplies_for_door` names. If it also
-    has the argument `other`, the connections are those to that other database.
+    named in `supplies` are made in the test's own event loop. A test with the argument `door` (one kind of
+    connection) is run once with each kind that callers may use, and each run gets new values of what
+    `supplies_for_door` names. If the test also has the argument `other` (a harness of another database), the
+    connections are those to the other database.
     """
 
     test_limit_s: ClassVar[float] = 55.0
@@ -144,7 +146,7 @@ async def client_at_start(harness: Harness) -> Backend:
 
 
 async def held_by_ada(harness: Harness) -> TermKey:
-    """The key of the first term of the lease "job", which began at START and was granted to yet another client."""
+    """Return the key of the lease "job" in its first term, which began at START and was granted to a new client."""
     return await take(await client_at_start(harness), "job", "ada")
 
 

@@ -66,7 +66,7 @@ class ItemCrowd(ItemTests):
         assert left.state == f"state {left.document_json}"
 
     async def test_a_delete_among_many_saves_of_its_lease_is_not_undone(self, harness: Harness) -> None:
-        """In whatever order they arrive: a save after the delete is refused, and none is half done."""
+        """In whatever order the calls arrive: a save after the delete is refused, and no save is half done."""
         clients = (await crowd(harness))[:9]
         row(await clients[0].port.put(NewItem("deal", NEW, "0", "whoever"), CALL_LIMIT_S))
         key = row(await clients[0].leases.acquire("deal", "ada", LEASE_S, CALL_LIMIT_S)).key
@@ -115,7 +115,7 @@ class ItemCrowd(ItemTests):
 
 @needs(Can.PROCESSES)
 class ItemProcessCrowd(ItemTests):
-    """Real processes on the items of one kind."""
+    """Tests in which real processes acquire and process the items of one kind."""
 
     async def test_processes_win_each_item_once_and_work_on_each_exactly_once(self, harness: Harness) -> None:
         await harness.shift_clock(dt.timedelta())
@@ -164,7 +164,10 @@ async def acquire(client: ItemStore, number: int) -> ItemAnswer:
 
 
 def granted(answers: list[ItemAnswer]) -> list[tuple[int, ItemRow]]:
-    """Check that exactly one answer is a grant, and that each refusal names its holder; return it with its number."""
+    """Check that exactly one answer is a grant, and that each refusal names the winner as the holder.
+
+    Returns a list with one entry: the number of the winner's answer, and the item that it was granted.
+    """
     yes = [(n, answer) for n, answer in enumerate(answers) if isinstance(answer, ItemRow)]
     assert len(yes) == 1, f"{len(yes)} were granted one item"
     for answer in answers:
@@ -219,7 +222,7 @@ async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> Non
 
 
 async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
-    """Acquire all of them, in the same order as the others do; return those that were granted."""
+    """Acquire all items in `ids`, in the same order as the other clients do; return the ids that were granted."""
     answers = [(item_id, await items.leases.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
     return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
 
@@ -231,7 +234,10 @@ async def connected(backend: Backend, order: Order) -> ItemStore:
 
 
 async def work(items: ItemStore, order: Order, who: str) -> list[int]:
-    """Race for items, then process items; return their numbers, those of items won in the race as negative ones."""
+    """Race for the items that `order` names, then process other items until none is NEW; return their numbers.
+
+    The numbers of items won in the race are negative.
+    """
     done = [-int(item_id) for item_id in await race(items, order["race"], who)]
     await drain(items, who, done.append)
     return done

@@ -19,7 +19,7 @@ HALF_A_LEASE = ("holder_id = 'ada'", "expires_at = state_timestamp", "lease_ms =
 
 
 async def unmade(harness: Harness) -> ItemStore:
-    """A client of items whose table is not made yet."""
+    """Return a client of items whose table is not made yet."""
     return await harness.items(init=False)
 
 

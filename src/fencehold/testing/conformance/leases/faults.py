@@ -58,7 +58,10 @@ def all_calls(backend: Backend, key: TermKey) -> dict[str, Call]:
 
 
 async def well_again(backend: Backend, name: str) -> None:
-    """Wait until the same client works again without any help; fail if that takes too long."""
+    """Wait until calls of this client succeed again without any help.
+
+    Fails with TimeoutError if that takes too long.
+    """
     async with asyncio.timeout(WELL_AGAIN_S):
         while True:
             try:
@@ -101,7 +104,7 @@ class Obstruction(LeaseTests):
 
 @dataclass(frozen=True)
 class Network:
-    """A client behind a proxy, the key of the lease "job" that it took at START, and a client that is not disturbed."""
+    """A client behind a proxy, the key of the lease "job" that it acquired, and a client that is not disturbed."""
 
     proxy: FaultProxy
     backend: Backend

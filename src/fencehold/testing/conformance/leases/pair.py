@@ -1,4 +1,4 @@
-"""A store of leases and its rule table side by side."""
+"""Clients of a store of leases, side by side with an oracle that computes the required answers from the rule table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ class Oracle(RuleOracle):
 
 
 class LeasePair(ClientsAndOracle[Backend, Oracle]):
-    """The leases in the store and in the oracle: every call goes to both, and a difference fails."""
+    """The leases in the store and in the oracle: every call goes to both, and a difference fails.
+
+    The oracle computes from the rule table what the store must answer.
+    """
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1) -> LeasePair:

@@ -1,4 +1,7 @@
-"""Random calls with the rule table as the oracle; most of them are calls of a real holder."""
+"""Random calls on leases, compared with an oracle that computes each answer from the rule table.
+
+Most of the calls are those of a real holder.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ class Walk(LeaseTests):
 
 
 class Walker(RandomWalk):
-    """Keeps every token and every request that was ever made: any client may use any of them late.
+    """Makes the random calls. It keeps every key and every request that was ever made: any client may use them late.
 
-    All its leases begin with `prefix`, so that several walks in one namespace do not meet.
+    The names of all its leases begin with `prefix`, so that several walks in one namespace do not meet.
     """
 
     goes_back = 0.03
@@ -88,7 +91,7 @@ class Walker(RandomWalk):
             self._lease_ids[got.name] = got.lease_id
 
     async def _use(self, verb: Verb) -> None:
-        """Call the verb with one key per name at most: what a key given twice means is tested elsewhere."""
+        """Call the verb with random keys, one per name at most: what a key given twice means is tested elsewhere."""
         keys = list({key.name: key for key in (self._key() for _ in range(self.random.choice((1, 1, 2, 3))))}.values())
         await self.call(self.pair.use, verb, *keys)
 

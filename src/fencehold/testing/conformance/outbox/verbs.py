@@ -148,7 +148,10 @@ class EventVerbs(EventTests):
     async def test_a_suspect_is_what_was_recovered_twice_in_a_row(
         self, harness: Harness, history: tuple[str, ...]
     ) -> None:
-        """A release is no try; a failed try shows that its worker survived the event."""
+        """A suspect is an event that was recovered twice in a row, so it may kill its workers.
+
+        A release is no try; a failed try shows that its worker survived the event.
+        """
         pair, (recovered, is_suspect) = await Pair.of(harness), HISTORIES[history]
         for in_order in (False, True):
             ids = await pair.add(event(), event())
@@ -297,7 +300,7 @@ class EventDedupe(EventTests):
 
 
 async def in_every_status(pair: Pair) -> dict[Status, int]:
-    """One event in each status, all made now."""
+    """Make one event in each status, all at the present instant; return their ids by status."""
     ids = await pair.add(*(event() for _ in range(5)))
     await pair.claim(ask("a", 4))
     completed, failed, dead, held, pending = ids

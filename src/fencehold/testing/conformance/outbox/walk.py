@@ -1,4 +1,7 @@
-"""Random calls on an outbox with the rule table as the oracle; most of them are calls of a real holder."""
+"""Random calls on an outbox, compared with an oracle that computes each answer from the rule table.
+
+Most of the calls are those of a real holder.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class EventWalk(EventTests):
 
 
 class EventWalker(RandomWalk):
-    """Keeps every key that was ever given: any client may use any of them late."""
+    """Makes the random calls. It keeps every key that was ever given: any client may use any of them late."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(pair)
