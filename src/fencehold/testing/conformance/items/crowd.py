@@ -132,7 +132,7 @@ class ItemProcessCrowd(ItemTests):
 
 @contextlib.contextmanager
 def eager_threads() -> Iterator[None]:
-    """Switch between threads so often that a verb which is not atomic is interrupted in the middle."""
+    """Inside the block, switch threads so often that a verb which is not atomic is interrupted in the middle."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

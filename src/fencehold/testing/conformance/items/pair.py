@@ -1,4 +1,4 @@
-"""The items of one kind and their rule table side by side."""
+"""Clients of the items of one kind, side by side with an oracle that computes the right answers from the rule table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refused(answer: ItemAnswer | None) -> ItemRefusal:
 
 
 class ItemOracle(RuleOracle):
-    """Items as the rules require them, computed from model/items/rules.py alone."""
+    """Computes from the rule table in model/items/rules.py alone which items a store must have, and its answers."""
 
     table = "items"
     rows: dict[str, StoredItem]

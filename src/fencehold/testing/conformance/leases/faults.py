@@ -73,7 +73,7 @@ async def well_again(backend: Backend, name: str) -> None:
 
 
 async def seen_by(backend: Backend, name: str, holder: str) -> Lease:
-    """Wait until the store has executed a request whose answer was lost, and return the row."""
+    """Wait until the lease belongs to `holder`, by a request whose answer was lost, and return the lease."""
     async with asyncio.timeout(CALL_LIMIT_S):
         while True:
             rows = await backend.leases.read([name], CALL_LIMIT_S)

@@ -247,7 +247,10 @@ class SyncFences(FencedTransactions):
     async def test_an_obstructed_store_is_told_in_the_library_s_own_words(
         self, harness: Harness, one: Backend, two: Backend, key: TermKey
     ) -> None:
-        """If another transaction blocks it, our error is raised; only the caller's statements raise the driver's."""
+        """If another transaction blocks this one, our own error is raised, not the driver's.
+
+        Only the caller's own statements raise errors of the driver.
+        """
 
         async def blocked() -> None:
             with suppress(FenceholdError):

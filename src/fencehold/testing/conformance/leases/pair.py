@@ -76,7 +76,10 @@ class LeasePair(ClientsAndOracle[Backend, Oracle]):
         return got
 
     async def use(self, verb: Verb, *keys: TermKey) -> None:
-        """Renew, release or ask to step down, with one key per name at most."""
+        """Call the verb (renew, release or ask to step down) with these keys, and compare the answers.
+
+        At most one key per name may be given.
+        """
         leases = self.client.leases
         match verb:
             case Verb.RENEW:

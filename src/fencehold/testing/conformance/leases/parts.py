@@ -65,7 +65,7 @@ class Silence(LeaseTests):
 
 
 class Absences(LeaseTests):
-    """For a store that lacks a part: its use raises an error with a code; no tests were left out by mistake."""
+    """Tests that a part which the harness does not declare is really absent: its use raises an error with a code."""
 
     @unless(Can.FENCES)
     async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend, key: TermKey) -> None:

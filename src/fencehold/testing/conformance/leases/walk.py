@@ -65,7 +65,10 @@ class Walker(RandomWalk):
         return [row.expires_at for row in self.pair.oracle.rows.values()]
 
     def _key(self) -> TermKey:
-        """Mostly a current key, live or lapsed, or one with a wrong epoch or holder; seldom an old or unknown one."""
+        """Return a key: mostly a present one, live or lapsed, or a present one with a wrong epoch or holder.
+
+        Seldom it is an old key, or one of a lease that never existed.
+        """
         current = [row.key(self.random.choice(LENGTHS_S)) for row in self.pair.oracle.rows.values()]
         draw = self.random.random()
         if draw > 0.97:

@@ -70,7 +70,7 @@ class Expected:
 
 
 class EventOracle(RuleOracle):
-    """Events as the rules require them, computed from model/outbox/rules.py alone."""
+    """Computes from the rule table in model/outbox/rules.py alone which events a store must have, and its answers."""
 
     table = "outbox"
     rows: dict[int, Expected]
@@ -112,7 +112,7 @@ class EventOracle(RuleOracle):
         return recovered
 
     def redrive(self, ids: Sequence[int], cause: str, limit: int, spread_s: float, now: dt.datetime) -> list[int]:
-        """Return those of the ids that must be PENDING again, the oldest first."""
+        """Redrive events by the rule table, and return the ids of those that must be PENDING again, oldest first."""
         revived: list[int] = []
         for event_id in sorted(ids):
             request = Request(now, delay_s=len(revived) * spread_s, root_cause=cause)
@@ -188,7 +188,10 @@ class Pair(ClientsAndOracle[Events, EventOracle]):
         return expected
 
     async def change(self, verb: Verb, keys: Sequence[ClaimKey], lease_s: float = LEASE_S) -> list[int]:
-        """Renew, complete or release; return the ids that were not refused."""
+        """Call the verb (renew, complete or release) with these keys.
+
+        Return the ids of events that were not refused.
+        """
         expected = self._allowed(verb, keys, lease_s=lease_s)
         port = self.client.port
         match verb:

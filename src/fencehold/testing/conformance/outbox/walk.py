@@ -93,7 +93,7 @@ class EventWalker(RandomWalk):
         self._keys += [key for key in self._held() if key.token == asked.token]
 
     async def _glance(self) -> None:
-        """Claim as a worker does: it may miss an event, but what it claims must be claimable."""
+        """Claim with `may_miss`, as a worker does: the store may miss an event, but what it claims must be free."""
         asked = ask(self._token(), 2, 5.0, may_miss=True)
         got = (await self.call(self.pair.client.port.turn, [], asked, CALL_LIMIT_S)).claims
         assert len(got) <= asked.limit
