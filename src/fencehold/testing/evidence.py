@@ -18,8 +18,8 @@ from fencehold.testing.history import Believed, Granted
 class LeaseChange:
     """One change of a lease's row: made, given to another holder or epoch, renewed after its end, or deleted.
 
-    After a delete `epoch` is None. `was_live`: the old lease had not ended when the new one began, by the store's
-    own times.
+    After a delete `epoch` is None. `was_live`: the old lease had not ended when the new one began, by the store's own
+    times.
     """
 
     name: str

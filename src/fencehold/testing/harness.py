@@ -190,8 +190,8 @@ class Harness(ABC):
     async def prepare(self) -> None:
         """Make an empty namespace, and push its removal onto `self.stack`.
 
-        If the store has SQL, the namespace has two tables: `notes (place, note)`, where the database counts the
-        place up, and `counters (id, n)` with one row (1, 0).
+        If the store has SQL, the namespace has two tables: `notes (place, note)`, where the database counts the place
+        up, and `counters (id, n)` with one row (1, 0).
         """
 
     @abstractmethod

@@ -51,8 +51,8 @@ class OfTerm:
 class Granted(OfTerm):
     """The event that the store granted this epoch. `at` orders the grants of a name.
 
-    `at` is the store's own `acquired_at`, where that is known: by the time of receipt, a grant whose answer was
-    slow would come after a later one.
+    `at` is the store's own `acquired_at`, where that is known: by the time of receipt, a grant whose answer was slow
+    would come after a later one.
     """
 
     at: float

@@ -37,8 +37,8 @@ def check(
 ) -> None:
     """Check that the backend obeys the rule table in random walks, that is, sequences of random calls.
 
-    If it does not, raises AssertionError and shows the last calls of a walk that fails, as short a walk as was
-    found. `prepare` is called with every client before its first use: there a test can plant a fault.
+    If it does not, raises AssertionError and shows the last calls of a walk that fails, as short a walk as was found.
+    `prepare` is called with every client before its first use: there a test can plant a fault.
     """
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     chosen = settings(

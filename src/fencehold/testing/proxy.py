@@ -154,8 +154,8 @@ class FaultProxy:
         Returns its Trip.
 
         Bytes to the server are forwarded, the first answer is lost, and then the fault comes, so the server has
-        executed the request. If no answer comes, the fault comes after `answer_within_s`. Bytes to the client
-        are the answer itself.
+        executed the request. If no answer comes, the fault comes after `answer_within_s`. Bytes to the client are the
+        answer itself.
         """
         trip = Trip(pattern, fault, direction)
         self._trips.append(trip)

@@ -44,8 +44,8 @@ def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
 class Aims:
     """What all injectors share: numbers for windows, and the moments at which a contender is to be frozen next.
 
-    A window is a moment between a check and a write at which a contender stops on order. `next` returns the moment
-    to try; `met` puts a moment that was met to the end of the list, so a moment that was missed comes again soon.
+    A window is a moment between a check and a write at which a contender stops on order. `next` returns the moment to
+    try; `met` puts a moment that was met to the end of the list, so a moment that was missed comes again soon.
     """
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -158,8 +158,8 @@ class FaultInjector:
     async def _opened(self, member: Member, do: str, **fields: str) -> tuple[int, int] | None:
         """Order the member to stop at a window, a moment between a check and a write, and wait until it is there.
 
-        Returns the window's number and the epoch of the member's lease there (0: it has none); None if the
-        member did not report the window in time, or has nothing to write.
+        Returns the window's number and the epoch of the member's lease there (0: it has none); None if the member did
+        not report the window in time, or has nothing to write.
         """
         number, who = next(self._aims.numbers), member.who
         opening = self._journal.until(

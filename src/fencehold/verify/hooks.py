@@ -40,8 +40,7 @@ class HookRun:
 async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, secrets: Sequence[str] = ()) -> HookRun:
     """Run `command` in the shell and return its result. `secrets` are replaced by `***` in its output.
 
-    The command's whole process group is killed when the command ends, after `limit_s`, and when verify's process
-    dies.
+    The command's whole process group is killed when the command ends, after `limit_s`, and when verify's process dies.
     """
     fault = journal.begin(hook, "", command)
     process = await asyncio.create_subprocess_exec(

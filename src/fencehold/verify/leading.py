@@ -223,8 +223,7 @@ class Locking:
     async def _look(self) -> None:
         """Ask `is_leader` again and again; report the first and the last time at which it was seen true.
 
-        If the process is frozen between two questions, the reported time is shorter than the real one, never
-        longer.
+        If the process is frozen between two questions, the reported time is shorter than the real one, never longer.
         """
         was_leader, seen_s = False, 0.0
         while True:

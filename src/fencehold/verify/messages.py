@@ -20,8 +20,7 @@ LINE_BYTES_MAX = 65_536
 class Brief:
     """The settings that a contender gets as the first line of its stdin.
 
-    They are no arguments of the command: the URL may hold a password, and every user of the machine can see
-    arguments.
+    They are no arguments of the command: the URL may hold a password, and every user of the machine can see arguments.
     """
 
     url: str
@@ -85,8 +84,7 @@ class Orders:
 class Windows:
     """Lets the contender stand still at windows. A window is a moment between a check and a write.
 
-    On order, the contender reports that it is at the window and waits there, and the parent process freezes it
-    there.
+    On order, the contender reports that it is at the window and waits there, and the parent process freezes it there.
     """
 
     def __init__(self, limit_s: float) -> None:

@@ -39,8 +39,7 @@ SAVES = 2
 class Role(Generic[P]):
     """A part of a contender that keeps events or items for longer than their lease.
 
-    If it is ordered to, it stands still at its next window: a moment between a check and a write, to be frozen
-    there.
+    If it is ordered to, it stands still at its next window: a moment between a check and a write, to be frozen there.
     """
 
     name: ClassVar[str]  # of the order, and of the window that it opens
@@ -189,8 +188,7 @@ class Holding(Role[ItemStore]):
     async def _overstay(self) -> None:
         """Hold an item beyond its lease, and save it when another holder has it; report the answer.
 
-        It uses another holder id and the backend's statements, so only the database decides whether to accept
-        the save.
+        It uses another holder id and the backend's statements, so only the database decides whether to accept the save.
         """
         items, lease_s = self._part, self._brief.lease_s
         row = await items.leases.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)

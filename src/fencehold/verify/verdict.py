@@ -126,8 +126,8 @@ def beliefs(journal: Journal) -> Iterator[Believed]:
 def lock_beliefs(journal: Journal) -> Iterator[Believed]:
     """Yield the intervals in which processes believed that they held the lock: while `is_leader` was seen true.
 
-    When a session was cut or a server was switched over, the lock is free a moment before its holder can know, as
-    the lock's documentation states: the time after the cut is not counted.
+    When a session was cut or a server was switched over, the lock is free a moment before its holder can know, as the
+    lock's documentation states: the time after the cut is not counted.
     """
     cuts = [fault for fault in journal.faults if fault.detail.startswith("reset") or not fault.who]
     for who, since_s, until_s in _spans(journal):

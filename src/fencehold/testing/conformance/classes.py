@@ -97,10 +97,10 @@ class Suite:
 
     The traits of `harness` declare what the store can do, and tests that need more are not collected. The fixture
     `harness`, in the module or in the class, gives each test a harness of its own. A class in the body, such as
-    `TestWalk`, replaces the suite's class of that name: for marks, a limit, or more tests. `only` names the classes
-    to collect. `leave_out` maps classes ("ItemCrowd") or tests ("ItemCrowd.test_...") that are not to be collected
-    to the reason. `limit_s` is the time limit of each test. Raises TypeError if a name is unknown, or names a class
-    or test that does not apply to the store anyway.
+    `TestWalk`, replaces the suite's class of that name: for marks, a limit, or more tests. `only` names the classes to
+    collect. `leave_out` maps classes ("ItemCrowd") or tests ("ItemCrowd.test_...") that are not to be collected to the
+    reason. `limit_s` is the time limit of each test. Raises TypeError if a name is unknown, or names a class or test
+    that does not apply to the store anyway.
     """
 
     traits: ClassVar[Traits]

@@ -46,8 +46,8 @@ def unless(*abilities: Can) -> Callable[[S], S]:
 def proves(*rules: str) -> Callable[[S], S]:
     """Mark a class of tests, or one test: it proves these rules, and also the rules that its oracle applies.
 
-    The rules of a table are written with the table's name ("fences live.fence.is_holder"), those of specification
-    001 by their number ("RULE-020-001").
+    The rules of a table are written with the table's name ("fences live.fence.is_holder"), those of specification 001
+    by their number ("RULE-020-001").
     """
     return _marked("proves", rules)
 
@@ -71,10 +71,10 @@ class HarnessTests:
     """Base of every class of tests; works with pytest alone, whatever plugins are there.
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
-    named in `supplies` are made in the test's own event loop. A test with the argument `door` (one kind of
-    connection) is run once with each kind that callers may use, and each run gets new values of what
-    `supplies_for_door` names. If the test also has the argument `other` (a harness of another database), the
-    connections are those to the other database.
+    named in `supplies` are made in the test's own event loop. A test with the argument `door` (one kind of connection)
+    is run once with each kind that callers may use, and each run gets new values of what `supplies_for_door` names. If
+    the test also has the argument `other` (a harness of another database), the connections are those to the other
+    database.
     """
 
     test_limit_s: ClassVar[float] = 55.0

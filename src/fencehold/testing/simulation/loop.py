@@ -23,8 +23,7 @@ Ts = TypeVarTuple("Ts")
 class SimulationLoop(VirtualLoop):
     """The outer event loop, which runs the callbacks of all simulated threads in one queue and one virtual time.
 
-    It calls `look` each time before virtual time moves on, and `failed` with a text when a callback raises an
-    error.
+    It calls `look` each time before virtual time moves on, and `failed` with a text when a callback raises an error.
     """
 
     halted = False

@@ -104,8 +104,8 @@ class Line:
 
         `execute` is called at the store when the request arrives.
 
-        Raises Unavailable if the store is not reached, Uncertain if no answer comes within `limit_s` or the
-        answer is lost. An error that `execute` raises is the answer, and is raised here.
+        Raises Unavailable if the store is not reached, Uncertain if no answer comes within `limit_s` or the answer is
+        lost. An error that `execute` raises is the answer, and is raised here.
         """
         side, weather, draw = asyncio.get_running_loop(), self.weather, self._draw
         if draw() < weather.stutter:  # so that a pause can fall between reading the clock and sending
@@ -252,8 +252,8 @@ def new_shelf(loop: SimulationLoop, place: Place = UNKNOWN) -> Shelf:
 class HintsOverLine(MemoryHints):
     """Hints of changed leases or added events: unasked messages of the store that something may have changed.
 
-    `relays` is the store's list of functions to call with each hint. Once the process listens, hints reach it over
-    its line, so they may be lost or come twice.
+    `relays` is the store's list of functions to call with each hint. Once the process listens, hints reach it over its
+    line, so they may be lost or come twice.
     """
 
     def __init__(self, relays: list[Hint], line: Line) -> None:

@@ -63,8 +63,8 @@ class Referee(ABC):
     def must(self, holds: bool, otherwise: str) -> None:
         """Record a violation with the text `otherwise` unless `holds` is true.
 
-        A check that is made at every instant uses `if` and `fail` instead: then the text is made only when it
-        is needed.
+        A check that is made at every instant uses `if` and `fail` instead: then the text is made only when it is
+        needed.
         """
         if not holds:
             self.fail(otherwise)
@@ -72,8 +72,7 @@ class Referee(ABC):
     def fail(self, text: str) -> None:
         """Record a violation; only the first one of a run is kept.
 
-        It is not raised here, where the tested code might catch it, but by `look` at the end of this turn of
-        the loop.
+        It is not raised here, where the tested code might catch it, but by `look` at the end of this turn of the loop.
         """
         if self.violation is None:
             self.violation = text

@@ -35,8 +35,8 @@ Trouble = tuple[float, Callable[[], None]]  # how often, and what happens
 class Schedule(ABC):
     """One simulated run: it starts the processes, makes troubles, ends them, and lets the referee judge what happened.
 
-    A subclass for each kind (leases, locks, outbox, items) sets the attributes that are declared here. `run`
-    returns the text of the first violation, or None if the run was clean.
+    A subclass for each kind (leases, locks, outbox, items) sets the attributes that are declared here. `run` returns
+    the text of the first violation, or None if the run was clean.
     """
 
     #: The ids of the rules that should fire in some schedule.

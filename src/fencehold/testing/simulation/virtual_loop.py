@@ -269,8 +269,7 @@ def _place(task: asyncio.Task[Any]) -> str:
 def run(coro_fn: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> T:
     """Run `coro_fn()` to its end on a new loop of this seed, and return its result.
 
-    Tasks that it left behind are cancelled and ended first. An error of `coro_fn()`, Deadlock and Livelock are
-    raised.
+    Tasks that it left behind are cancelled and ended first. An error of `coro_fn()`, Deadlock and Livelock are raised.
     """
     loop = VirtualLoop(seed)
     try:

@@ -83,9 +83,8 @@ class PostgresScratch:
     def _learn(self, connection: wire.Connection) -> None:
         """Keep the servers' addresses and the password that libpq found: libpq finds no password for a proxy's port.
 
-        Raises ConfigurationError for a Unix socket: there the server may trust the system about which user
-        connects, and through the proxy, which every user of this machine can reach, each would connect as the
-        present user.
+        Raises ConfigurationError for a Unix socket: there the server may trust the system about which user connects,
+        and through the proxy, which every user of this machine can reach, each would connect as the present user.
         """
         self._password = connection.info.password
         for host, port, address in hosts.places(self._info):
@@ -142,8 +141,8 @@ class PostgresScratch:
     async def _with_connection(self, work: Callable[[wire.Connection], Awaitable[T]], retry_for_s: float) -> T:
         """Run `work` on a new connection, and return its result.
 
-        While the database does not answer, `work` is repeated for up to `retry_for_s`; then Unavailable is
-        raised. Raises ConfigurationError if the database refuses `work`.
+        While the database does not answer, `work` is repeated for up to `retry_for_s`; then Unavailable is raised.
+        Raises ConfigurationError if the database refuses `work`.
         """
         left_s = fixed(retry_for_s)
         while True:

@@ -68,8 +68,7 @@ class SqliteScratch:
 
         Raises ConfigurationError if it is not.
 
-        The file is only read, and not through SQLite, which would leave two more files beside a file in WAL
-        mode.
+        The file is only read, and not through SQLite, which would leave two more files beside a file in WAL mode.
         """
         others = glob.glob(f"{glob.escape(self._given)}.{PREFIX}*")
         self.left = sorted(f"the file {one}" for one in others if not one.endswith(SIDE_FILES[1:]))

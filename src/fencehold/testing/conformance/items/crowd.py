@@ -42,7 +42,7 @@ class ItemCrowd(ItemTests):
         assert tokens == sorted(set(tokens))
 
     async def _only_the_holder_may_break(self, clients: list[ItemStore], keys: list[ItemKey], winner: int) -> None:
-        """All others try to break the lease at once, while the holder renews; then the holder breaks it."""
+        """Check that only the holder can break the lease: all others try at once while it renews, then it does so."""
         others = [(clients[n], key) for n, key in enumerate(keys) if n != winner]
         breaks, until = await asyncio.gather(
             asyncio.gather(*(client.leases.break_leases([key], CALL_LIMIT_S) for client, key in others)),

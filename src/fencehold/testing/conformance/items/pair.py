@@ -47,8 +47,7 @@ class ItemOracle(RuleOracle):
     def change(self, item_id: str, verb: Verb, request: Request) -> ItemAnswer | None:
         """Apply the verb by the rule table and return the required answer.
 
-        A refused verb gives an ItemRefusal, an allowed one the item; None: the item was deleted, or never
-        existed.
+        A refused verb gives an ItemRefusal, an allowed one the item; None: the item was deleted, or never existed.
         """
         row = self.rows.get(item_id)
         rule = decide(row, verb, request)
@@ -153,8 +152,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
     async def save(self, key: ItemKey, state: str | None = None, **given: Any) -> ItemAnswer:
         """Save the item and return the answer.
 
-        `document=` takes any value, also None, which is JSON's null; without this argument the document stays
-        as it is.
+        `document=` takes any value, also None, which is JSON's null; without this argument the document stays as it is.
         """
         text = as_json(given["document"]) if given else None
         got = await self.client.port.save(key, state, text, CALL_LIMIT_S)
@@ -205,7 +203,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return [one.id for one in got]
 
     async def check(self, ids: Iterable[str], what: str) -> None:
-        """Check that the store has each of these items exactly as the table, or lacks it as the table does."""
+        """Check that the store has each of these items exactly as the oracle has it, or lacks it as the oracle does."""
         asked = list(dict.fromkeys(ids))
         if not asked:
             return

@@ -34,8 +34,7 @@ class Case:
     """One test case of a rule of the table: who calls which verb when, and whether the rule allows it.
 
     An item is made as `before` says. Then the clock is set `ticks` after the instant at which its lease lapses, and
-    `who` calls `verb` with the key of the lease that `token` names. A tick is the smallest time that the store
-    keeps.
+    `who` calls `verb` with the key of the lease that `token` names. A tick is the smallest time that the store keeps.
     """
 
     rule: str

@@ -25,7 +25,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 
 class Oracle(RuleOracle):
-    """Rows as the rules require them, computed from model/election/rules.py alone."""
+    """Computes from the rule table in model/election/rules.py alone which leases a store must have, and its answers."""
 
     table = "leases"
     rows: dict[str, Lease]
@@ -92,7 +92,7 @@ class LeasePair(ClientsAndOracle[Backend, Oracle]):
             agree(answer, self.oracle.change(verb, key, self.now), f"{verb.value} {key}")
 
     async def check(self, *names: str) -> None:
-        """Check that the store has each of these rows exactly as the table, or lacks it as the table does."""
+        """Check that the store has each of these leases just as the oracle has it, or lacks it as the oracle does."""
         rows = await self.client.leases.read(names, CALL_LIMIT_S)
         for name in names:
             agree(rows.get(name), self.oracle.view(name, self.now), f"the row of {name}")

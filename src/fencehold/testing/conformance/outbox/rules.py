@@ -24,8 +24,8 @@ CLAIM, RENEW, COMPLETE, FAIL, RELEASE, REAP, REDRIVE = Verb
 class Case:
     """One test case of a rule of the table: which verb is called when, and whether the rule allows it.
 
-    An event has the given status. The clock is set `ticks` after the deciding instant, at which the event is due or
-    its lease lapses, and `verb` is called. A tick is the smallest time that the store keeps.
+    An event has the given status. The clock is set `ticks` after the deciding instant, at which the event is due or its
+    lease lapses, and `verb` is called. A tick is the smallest time that the store keeps.
     """
 
     rule: str

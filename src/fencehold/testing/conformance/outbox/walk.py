@@ -57,7 +57,7 @@ class EventWalker(RandomWalk):
         return [row.key for row in self.pair.oracle.rows.values() if row.stored.status is Status.PROCESSING]
 
     def _some_keys(self) -> list[ClaimKey]:
-        """Some keys, one per event at most; mostly present ones, whether live or lapsed, sometimes old ones."""
+        """Return some keys, one per event at most: mostly those of present claims, live or lapsed, sometimes old."""
         held = self._held()
         drawn = {}
         for _ in range(self.random.choice((1, 1, 2, 4))):

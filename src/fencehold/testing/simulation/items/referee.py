@@ -2,10 +2,11 @@
 
 Safety, at every instant: an item whose lease is valid for its process is held in the store by that holder; no two
 leases on one item are valid at once, and no lease becomes valid again. At every change in the store: an item is written
-only under its live lease and token, tokens only rise, and nobody takes or breaks what another holds. Liveness: a body
-(the user's code inside `async with item`) ends soon after its lease, and its block raises; a lease is broken when its
-block has ended; a process with a blocked event loop does not keep its items. The schedule judges the other promises
-about time, once all faults have ended.
+only under its live lease and token, tokens only rise, and nobody takes or breaks what another holds.
+
+Liveness: a body (the user's code inside `async with item`) ends soon after its lease, and its block raises; a lease is
+broken when its block has ended; a process with a blocked event loop does not keep its items. The schedule judges the
+other promises about time, once all faults have ended.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 Safety, at every instant at which anything happened: a term that is valid for its process is the store's live row, no
 two terms are valid at once, and no term becomes valid again; a refused renewal ends its term. A lease is not given back
 while a body (the user's code inside the term) still runs. No process sends a storm of requests. At the end,
-`fencehold.testing.history` judges grants, beliefs and accepted writes once more. Liveness: a body ends soon after its
-term; a process with a blocked event loop does not stay leader; a process finds its own grant again when the answer was
-lost. The schedule itself judges the other promises about time, once all faults have ended.
+`fencehold.testing.history` judges grants, beliefs and accepted writes once more.
+
+Liveness: a body ends soon after its term; a process with a blocked event loop does not stay leader; a process finds its
+own grant again when the answer was lost. The schedule itself judges the other promises about time, once all faults have
+ended.
 
 After the referee, this file has the store of the leases, which reports every change to the referee, and can lose
 commits when a standby is promoted.
@@ -130,9 +132,9 @@ class LeaseReferee(FenceReferee):
     def promoted(self, row: Lease | None, left_s: float, writes: int) -> None:
         """Record that a standby was promoted: every earlier term may be lost without its process knowing.
 
-        `row` is the standby's row (None: it has none), whose lease lasts `left_s` more seconds; `writes` is how
-        many accepted writes the standby has. Lost writes are no violation. Grants are judged even if the
-        standby has lost them: a process that got its answer may have passed the epoch on to others.
+        `row` is the standby's row (None: it has none), whose lease lasts `left_s` more seconds; `writes` is how many
+        accepted writes the standby has. Lost writes are no violation. Grants are judged even if the standby has lost
+        them: a process that got its answer may have passed the epoch on to others.
         """
         now_s = self.loop.time()
         self.trace.note("store", f"is replaced by a standby, whose row is {row}")
@@ -202,8 +204,8 @@ class LeaseReferee(FenceReferee):
     def _judge_valid(self, belief: Belief) -> None:
         """Check a valid term: it was not refused, and the store's lease lasts as long as the process trusts its own.
 
-        To compare only the present instant is not enough: a process that is paused now will not learn that its
-        term is over.
+        To compare only the present instant is not enough: a process that is paused now will not learn that its term is
+        over.
         """
         epoch = belief.term.epoch
         if epoch in self.refused_epochs:
@@ -290,8 +292,8 @@ class LeaseStore(FencedStore):
     def promote(self, lost: int) -> None:
         """Replace the server by a standby that lacks the last `lost` commits and has a new timeline.
 
-        The lost commits may be older than the last promotion: then two standbys were promoted in turn, and
-        neither had seen what the other one did.
+        The lost commits may be older than the last promotion: then two standbys were promoted in turn, and neither had
+        seen what the other one did.
         """
         kept = self.commits[max(0, len(self.commits) - 1 - lost)]
         self.restart()

@@ -4,8 +4,9 @@ Safety, at every instant: a grant that is valid for its process belongs to the s
 server, so that no two are valid at once; a process that is RECONNECTING does not lead. The epoch rises with every term;
 a resumed term keeps its epoch, and nobody else led in between; the epochs of accepted writes never fall. Callbacks are
 called for every term and its end. If the server took the lock away by itself (an operator, a restart), the process may
-still trust its grant until it hears of that. Liveness (the lock is acquired again in time) is judged by the schedule,
-once all faults have ended.
+still trust its grant until it hears of that.
+
+Liveness (the lock is acquired again in time) is judged by the schedule, once all faults have ended.
 """
 
 from __future__ import annotations

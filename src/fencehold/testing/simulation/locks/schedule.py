@@ -49,8 +49,7 @@ class SimulatedLock(SessionLock[SessionOverLine]):
 class LockNode(Contender):
     """A simulated process with a session lock.
 
-    `silent_s_max`: how long its sessions may be silent before the server ends them; None: the server never does
-    that.
+    `silent_s_max`: how long its sessions may be silent before the server ends them; None: the server never does that.
     """
 
     def __init__(

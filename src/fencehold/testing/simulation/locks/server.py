@@ -34,8 +34,8 @@ CONNECT_LIMIT_S = 5.0
 class ServerSession:
     """A session as the server sees it.
 
-    `was_taken`: the server took the lock from this session, though its client did nothing wrong. `ended` and
-    `freed` are called to tell the client that the session is over, or that the lock may be free.
+    `was_taken`: the server took the lock from this session, though its client did nothing wrong. `ended` and `freed`
+    are called to tell the client that the session is over, or that the lock may be free.
     """
 
     number: int
@@ -132,8 +132,7 @@ class LockServer(FencedStore):
     def seize(self, session: ServerSession, holder_id: str, lease_s: float) -> int:
         """Give the row of the epoch to `holder_id`, even if its lease has not expired, and return the new epoch.
 
-        The lock keeps others away, not the row. Raises Unavailable if an open fenced transaction has the row
-        locked.
+        The lock keeps others away, not the row. Raises Unavailable if an open fenced transaction has the row locked.
         """
         if self.shelf.fenced.get(LEASE_NAME):
             raise Unavailable("An open fenced transaction has the row locked.")
@@ -154,8 +153,8 @@ class LockServer(FencedStore):
 class SessionOverLine:
     """A session as its client sees it: every request goes over the process's network line.
 
-    `silent_s_max`: for how many seconds it may be silent while it holds the lock, before the server ends it; None:
-    the server never does that.
+    `silent_s_max`: for how many seconds it may be silent while it holds the lock, before the server ends it; None: the
+    server never does that.
     """
 
     def __init__(self, line: Line, server: LockServer, silent_s_max: float | None) -> None:

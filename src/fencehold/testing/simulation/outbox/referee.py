@@ -3,9 +3,11 @@
 Safety, at every instant: an event whose claim is valid for its worker is held in the store under that claim's token, so
 that no two workers hold it at once. At every change in the store: a result is recorded only under the live claim, an
 event is completed once and only after its handler returned, tries are counted, no token comes twice, and the reaper
-takes only what has lapsed. Liveness: what has lapsed is recovered in time by an undisturbed reaper; a handler whose
-claim is lost ends, so that its place among the worker's handlers is free; nothing is renewed for longer than a handler
-may take. The schedule judges the other promises about time, once all faults have ended.
+takes only what has lapsed.
+
+Liveness: what has lapsed is recovered in time by an undisturbed reaper; a handler whose claim is lost ends, so that its
+place among the worker's handlers is free; nothing is renewed for longer than a handler may take. The schedule judges
+the other promises about time, once all faults have ended.
 """
 
 from __future__ import annotations
