@@ -32,7 +32,7 @@ class LeaseChange:
 
 @dataclass(frozen=True, slots=True)
 class FencedWrite:
-    """A fenced write that was committed. `epoch_seen` is the lease's epoch as this very transaction read it."""
+    """A fenced write that was committed. `epoch_seen` is the lease's epoch as the write's own transaction read it."""
 
     name: str
     commit_order: int

@@ -117,7 +117,7 @@ class Sql(Protocol):
     def doors(self) -> Sequence[Door]: ...
 
     async def until_one_waits(self) -> None:
-        """Return once some session of this namespace waits for a row lock; only where rows are locked."""
+        """Return once some session of this namespace waits for a row lock; called only for a store that locks rows."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Harness(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be reached from another process")
 
     def obstructed(self) -> AbstractAsyncContextManager[None]:
-        """Inside the block the store executes nothing, and calls raise Unavailable; afterwards it works again."""
+        """Return a context manager: inside its block the store executes nothing, and calls raise Unavailable."""
         raise NotImplementedError(f"{type(self).__name__} cannot be obstructed")
 
     async def network(self) -> tuple[FaultProxy, Backend]:

@@ -33,7 +33,10 @@ STAND_LEASES = 6
 
 
 class ShiftedClock:
-    """Sets Python's wall clock forward or back, in this process alone; code that uses other clocks is not affected."""
+    """Replaces Python's wall clock (`time.time`) by one that can be set forward or back, in this process alone.
+
+    Code that uses other clocks is not affected.
+    """
 
     def __init__(self) -> None:
         self._offset_s = 0.0

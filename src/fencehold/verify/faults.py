@@ -298,7 +298,7 @@ def heal(contenders: ContenderProcesses) -> None:
 async def inject_faults(plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal) -> None:
     """Inject faults until the time is over, several at once if there are enough contenders.
 
-    Goes on for up to EXTRA_S if not everything was put to the test.
+    If the verdict still lacks something by then, go on for up to EXTRA_S more.
     """
     aims = Aims()
     count = max(1, plan.contenders // 2)

@@ -62,7 +62,10 @@ class Side(Protocol):
     """A connection to the database that is the user's own, not the library's."""
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
-        """Run all steps in one transaction. Commits, and returns True, only if the first step changed a row."""
+        """Run all steps in one transaction.
+
+        Commits and returns True only if the first step changed a row; else returns False.
+        """
 
 
 class Writer:

@@ -1,4 +1,4 @@
-"""Every class of the suite, and the one entry: a subclass of Suite holds each class that applies to one backend."""
+"""Every class of tests of the suite, and `Suite`: a subclass of Suite has each class that applies to one backend."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class HarnessTests:
                 setattr(cls, name, in_own_loop(test, cls.supplies, cls.supplies_for_door))
 
     async def ready(self, harness: Harness) -> None:
-        """Prepare a test, in its event loop: the namespace is empty, and its table of leases is made."""
+        """Prepare a test, in its event loop: make an empty namespace and its table of leases."""
         await harness.open()
 
 
@@ -175,7 +175,7 @@ def refused_with(code: str, hint: str = "") -> Iterator[None]:
 
 
 async def refused_without_tables(calls: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Check that each call raises `schema_missing`, with a hint that says what makes the tables."""
+    """Check that each call raises a ConfigurationError `schema_missing`, whose hint says how to make the tables."""
     for call in calls:
         with refused_with("schema_missing", hint="init"):
             await call()

@@ -1,4 +1,4 @@
-"""Many holders at once, with exact totals: one grant per item, one break per lease, no item left out."""
+"""Tests with many holders at once, with exact totals: one grant per item, one break per lease, no item left out."""
 
 from __future__ import annotations
 
@@ -142,7 +142,10 @@ def eager_threads() -> Iterator[None]:
 
 
 async def crowd(harness: Harness, count: int = HOLDERS) -> list[ItemStore]:
-    """Return connected clients, and stop the clock: no lease ends, and all items enter their state at one instant."""
+    """Return `count` connected clients, and stop the clock at START.
+
+    So no lease ends by itself, and all items enter their state at one instant.
+    """
     await harness.set_clock(START)
     stores = [await harness.items(init=n == 0) for n in range(count)]
     for store in stores:  # connect now, so that they reach the item together and not one after the other
@@ -199,7 +202,7 @@ async def assert_all_done(store: ItemStore, done: list[int]) -> None:
 async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
     """Process items until none is NEW; call `note` with the number of each item that is saved.
 
-    If another processor fails, its items stay NEW for ever: hence a limit, on this thread's own loop.
+    Raises TimeoutError after DRAIN_LIMIT_S: if another processor fails, its items stay NEW for ever.
     """
     async with asyncio.timeout(DRAIN_LIMIT_S):
         await _drain(items, who, note)

@@ -1,4 +1,4 @@
-"""Ids, kinds, states, holders and documents come back unchanged and are never mixed up."""
+"""Tests that ids, kinds, states, holders and documents come back unchanged and are never mixed up."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NEVER_GRANTED = 987_654_321  # a token that no lease of the suite has
 
 
 def as_json(document: Any) -> str:
-    """The document as JSON, exactly as the library serialises it."""
+    """Return the document as JSON, exactly as the library serialises it."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -76,7 +76,7 @@ class ItemOracle(RuleOracle):
         )  # fmt: skip
 
     def free_in(self, state: str, now: dt.datetime) -> list[str]:
-        """Return the items that may be taken, the longest in this state first."""
+        """Return the ids of the items in this state that may be taken, the one that is longest in the state first."""
         found = (i for i, row in self.rows.items() if row.state == state and row_state(row, now) is Row.FREE)
         return self.oldest_first(found)
 
@@ -127,7 +127,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return await self.take(item_id, holder)
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
-        """Renew the leases and return the ids that were not refused."""
+        """Renew the leases with these keys, and return the ids of the items whose renewal was not refused."""
         got = await self.client.leases.renew(keys, lease_s, CALL_LIMIT_S)
         until = self.now + dt.timedelta(seconds=lease_s)
         requests = ((key, Request(self.now, key.holder_id, key.token, lease_s=lease_s)) for key in keys)

@@ -1,4 +1,7 @@
-"""The table of items is made once, even by many clients at once, and never over another table; tokens outlive it."""
+"""Tests that the table of items is made once, even by many clients at once, and never over another table.
+
+An item's tokens go on rising when the table is made again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Many clients at once, with exact totals: no double grant, consecutive epochs, no fenced increment lost or added."""
+"""Tests with many clients at once, with exact totals.
+
+No lease is granted twice, epochs are consecutive, and no fenced increment is lost or added.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,10 @@ async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
 
 
 async def contend(backend: Backend, order: Order, who: str) -> list[int]:
-    """Lead for `turns` terms and return their epochs; in each, write once under the fence and give the lease back."""
+    """Lead for `turns` terms and return their epochs.
+
+    In each term, write once under the fence and give the lease back.
+    """
     epochs: list[int] = []
     while len(epochs) < order["turns"]:
         lease = await try_once(backend, Ask("job", who, LEASE_S, f"{who}, turn {len(epochs)}"))

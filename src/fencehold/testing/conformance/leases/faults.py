@@ -1,4 +1,7 @@
-"""Faults before, during and after a write: no false success, calls end within their limit, clients recover alone."""
+"""Tests with faults before, during and after a write.
+
+No call reports a false success, calls end within their limit, and clients recover without help.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fenced transaction commits only while its epoch holds, and keeps every other holder out until it has."""
+"""Tests that a fenced transaction commits only while its epoch holds, and keeps other holders out until it ends."""
 
 from __future__ import annotations
 

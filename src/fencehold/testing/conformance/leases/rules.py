@@ -1,4 +1,4 @@
-"""Each rule of the table, allowed and refused, at the instant of expiry and one tick before or after it."""
+"""Tests each rule of the leases' table, allowed and refused, at the instant of expiry and one tick beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many claimers at once, with exact totals: no event is claimed twice, left out, or completed twice."""
+"""Tests with many claimers at once, with exact totals: no event is claimed twice, left out, or completed twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Each rule of the outbox's table, allowed and refused, at the deciding instant and one tick before or after it."""
+"""Tests each rule of the outbox's table, allowed and refused, at the deciding instant and one tick beside it.
+
+The deciding instant is the one at which the event is due, or its lease lapses.
+"""
 
 from __future__ import annotations
 

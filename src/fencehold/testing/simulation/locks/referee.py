@@ -127,7 +127,11 @@ class LockReferee(FenceReferee):
         return known
 
     def _judge_valid(self, node: Contender, grant: Grant) -> bool:
-        """Check this valid grant. Returns False if the server took its lock away: it may then overlap another grant."""
+        """Check this valid grant: its session must hold the lock at the server.
+
+        Returns True if so. Returns False if the server took the lock away by itself: the grant may then overlap another
+        one.
+        """
         mechanism = node.lock._mechanism
         session = mechanism._session if mechanism is not None and mechanism._grant is grant else None
         if session is None:
