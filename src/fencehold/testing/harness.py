@@ -105,7 +105,10 @@ class Sql(Protocol):
     """SQL access to the harness's namespace through connections that are the user's own, not the library's."""
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement on a connection of the test's own, and commit at once; return the rows, if there are any."""
+        """Run a statement on a connection of the test's own, and commit at once.
+
+        Return the rows; empty if there are none.
+        """
 
     async def run_script(self, script: str) -> None:
         """Run several statements that are given in one text, as the database's own shell runs a script."""

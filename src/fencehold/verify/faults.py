@@ -105,9 +105,9 @@ class FaultInjector:
                     }[kind](member)  # fmt: skip
 
     async def _anybody(self, leader: bool) -> Member | None:
-        """Return a member without a fault, if `leader` preferably one that leads.
+        """Return a member (a contender) without a fault, if `leader` is true preferably one that leads.
 
-        None if fewer than two members are without a fault: one always stays so.
+        Returns None if fewer than two members are without a fault: one member always stays so.
         """
         free = [member for member in self._contenders.members if not member.lock.locked() and member.is_alive]
         if len(free) < 2:
@@ -158,8 +158,8 @@ class FaultInjector:
     async def _opened(self, member: Member, do: str, **fields: str) -> tuple[int, int] | None:
         """Order the member to stop at a window, a moment between a check and a write, and wait until it is there.
 
-        Returns the window's number and the epoch of the member's lease there (0: it has none); None if the member did
-        not report the window in time, or has nothing to write.
+        Returns the window's number and the epoch of the member's lease there (0: it has no epoch). Returns None if the
+        member did not report the window in time, or has nothing to write.
         """
         number, who = next(self._aims.numbers), member.who
         opening = self._journal.until(

@@ -55,7 +55,10 @@ class ItemCrowd(ItemTests):
         assert await clients[winner].leases.break_leases([keys[winner]], CALL_LIMIT_S) == {}
 
     async def test_of_many_who_put_one_new_item_at_once_none_fails(self, harness: Harness) -> None:
-        """Some create it and some replace it; the item that is left is complete, and from one of them."""
+        """Some calls create the item and some replace it.
+
+        The item that is left is complete, and is that of one call.
+        """
         clients = (await crowd(harness))[:9]
         new = [NewItem("deal", f"state {n}", str(n), holder(n)) for n in range(len(clients))]
         puts = (client.port.put(item, CALL_LIMIT_S) for client, item in zip(clients, new, strict=True))

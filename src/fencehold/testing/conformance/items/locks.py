@@ -173,7 +173,10 @@ async def held_again(items: ItemStore) -> ItemKey:
 
 @asynccontextmanager
 async def locked(harness: Harness) -> AsyncIterator[Caller]:
-    """Inside the block, another session's transaction keeps the item's row locked, until that transaction ends."""
+    """Inside the block, a transaction of another session keeps the item's row locked; yields the session's connection.
+
+    The block may end the lock early by a commit of that connection.
+    """
     async with harness.sql.doors()[0].open() as caller:
         await caller.begin()
         await caller.execute(TOUCH)

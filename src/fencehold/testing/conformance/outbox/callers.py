@@ -1,4 +1,4 @@
-"""Tests that adding and consuming events in the caller's own transaction takes effect only if that transaction commits.
+"""Tests that adding and consuming events in the caller's own transaction takes effect with its commit, and only then.
 
 For each consumer an event is new once.
 """

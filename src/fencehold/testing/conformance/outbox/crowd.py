@@ -126,7 +126,7 @@ def is_nth(claim: Claim, every: int | None) -> bool:
 
 
 async def drain(events: Events, order: Order, who: str, note: Callable[[int], None]) -> None:
-    """Work until every event is finished; call `note` with the number of each event that is claimed."""
+    """Claim and finish events until every event is finished. Call `note` with the number of each claimed event."""
     finished: list[ClaimKey] = []
     turns = 0
     while True:

@@ -322,7 +322,10 @@ class LeaseStore(FencedStore):
 
 
 class JudgedLeases(MemoryLeases):
-    """The lease verbs of the memory backend; reports every grant, renewal, release and refusal to the referee."""
+    """The lease verbs of the memory backend.
+
+    They report grants, renewals, releases and refused acquires to the referee.
+    """
 
     def __init__(self, store: LeaseStore, referee: LeaseReferee) -> None:
         super().__init__(store.shelf)
