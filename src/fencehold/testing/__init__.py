@@ -4,7 +4,7 @@
 | -------------- | ---------------------------------------------------------------------------------------------- |
 | `harness`      | what a backend's author supplies so that the suite can run                                     |
 | `conformance`  | the suite: one class to subclass, and a matrix of rules (needs pytest)                         |
-| `machine`      | random calls of a real backend, and the fewest that fail (needs hypothesis)                    |
+| `machine`      | random calls of a real backend, compared with the rules, for hypothesis (needs hypothesis)     |
 | `proxy`        | a TCP proxy that cuts, freezes and loses answers at a chosen moment                            |
 | `history`      | judges what a run recorded: epochs never fall in commit order, no two terms overlap            |
 | `evidence`     | the evidence of a run of `fencehold verify`, for the judge                                     |

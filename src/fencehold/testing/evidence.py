@@ -1,7 +1,8 @@
 """The evidence of a run of `fencehold verify`, for the judge: plain values, in the order in which they happened.
 
 It has two independent sources: rows that triggers of the database wrote in the transaction of the change itself, and
-the answers that processes reported. A change that the database lost (at a promotion, say) is still in the second.
+the answers that processes reported. A change that the database lost (at a promotion of a standby, say) is still in the
+reported answers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from fencehold.testing.history import Believed, Granted
 
 @dataclass(frozen=True, slots=True)
 class LeaseChange:
-    """A lease's row was made, given to another holder or epoch, renewed after its end, or deleted (`epoch` is None).
+    """One change of a lease's row: made, given to another holder or epoch, renewed after its end, or deleted.
 
-    `was_live`: the lease of the row before had not ended when the new one began; both times are the store's own.
+    After a delete `epoch` is None. `was_live`: the old lease had not ended when the new one began, by the store's own
+    times.
     """
 
     name: str
@@ -30,7 +32,7 @@ class LeaseChange:
 
 @dataclass(frozen=True, slots=True)
 class FencedWrite:
-    """A fenced write that was committed. `epoch_seen` is the lease's epoch as this very transaction read it."""
+    """A fenced write that was committed. `epoch_seen` is the lease's epoch as the write's own transaction read it."""
 
     name: str
     commit_order: int
@@ -42,7 +44,10 @@ class FencedWrite:
 
 @dataclass(frozen=True, slots=True)
 class ToldWrite:
-    """The answer that the writer got: True accepted, False refused, None: no answer, it may have been either."""
+    """The answer that a writer got to a fenced write: True accepted, False refused.
+
+    None: there was no answer, so the write may have been accepted or refused.
+    """
 
     write_id: str
     name: str
@@ -51,7 +56,7 @@ class ToldWrite:
 
 
 class Verb(Enum):
-    """What a process tried after it had lost the lease, the claim or the item."""
+    """The kinds of requests that a process tried after it had lost the lease, the claim or the item."""
 
     WRITE = "a fenced write"
     RENEW = "a renewal"
@@ -62,7 +67,7 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StaleTry:
-    """A try of a process after it had seen that its lease had ended, or that another process holds it."""
+    """A request that a process tried after it had seen that its lease had ended, or that another process has it."""
 
     verb: Verb
     what: str  # the lease, event or item
@@ -74,7 +79,10 @@ class StaleTry:
 
 @dataclass(frozen=True, slots=True)
 class EventChange:
-    """One update of an event's row. `was_live`: the claim before had not ended; `is_counted`: counts one more try."""
+    """One update of an event's row. `was_live`: the old claim had not ended.
+
+    `is_counted`: the update counts one more try.
+    """
 
     tracking_id: str
     was_status: str
@@ -87,7 +95,10 @@ class EventChange:
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """One update of an item's row. `written_token` is the token that the saver wrote into the document (None: none)."""
+    """One update of an item's row. `was_live`: the old lease had not ended.
+
+    `written_token` is the token that the saver wrote into the document; None: the document has no token.
+    """
 
     item_id: str
     was_holder: str | None
@@ -101,7 +112,7 @@ class ItemChange:
 
 @dataclass
 class Evidence:
-    """All evidence of a run. Sequences of changes are in the order in which the database made them."""
+    """All evidence of one run. Sequences of changes are in the order in which the database made them."""
 
     grants: Sequence[Granted] = ()  # as answered to the holders
     beliefs: Sequence[Believed] = ()  # of leaders: while `is_valid` was true

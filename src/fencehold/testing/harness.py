@@ -1,8 +1,9 @@
 """What a backend's author supplies so that the conformance suite can run on it.
 
-A harness opens in the event loop of one test and is closed at its end. It gives a clean namespace with its tables, any
-number of clients, a store clock that can be set and, where the store has them, SQL, a network to break and processes.
-Its `traits` declare what the store can do: tests that need anything else are not collected.
+A harness opens in the event loop of one test and is closed at its end. It gives a clean namespace (a place of its own
+in the store) with its tables, any number of clients, a store clock that can be set and, where the store has them, SQL,
+a network to break and processes. Its `traits` declare what the store can do: tests that need anything else are not
+collected.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ READ_COUNT = "SELECT n FROM counters WHERE id = 1"
 
 
 class Can(enum.Enum):
-    """What a store or its harness may be able to do. Messages quote the value: "needs fenced transactions"."""
+    """The abilities that a store or its harness may have. Messages quote the value: "needs fenced transactions"."""
 
     LEASES = "leases"
     FENCES = "fenced transactions"
@@ -68,7 +69,7 @@ class Traits:
 
 
 class Caller(Protocol):
-    """A connection that belongs to the user of the library, of one particular kind."""
+    """A user's own connection, of one particular kind, to the database: the suite calls it as user code would."""
 
     @property
     def target(self) -> object:
@@ -85,35 +86,41 @@ class Caller(Protocol):
 
 
 class Door(Protocol):
-    """One kind of connection that `fence()` and `guard()` promise to work with."""
+    """One kind of connection (a driver or an ORM) that `fence()` and `guard()` promise to work with."""
 
     @property
     def title(self) -> str: ...
 
     @property
     def takes_text(self) -> bool:
-        """Whether statements have `:name` parameters (GuardText.text); else they have the driver's (GuardText.sql)."""
+        """Whether statements have `:name` parameters (GuardText.text).
+
+        If not, they have the driver's style (GuardText.sql).
+        """
 
     def open(self, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]: ...
 
 
 class Sql(Protocol):
-    """The same namespace through a user's own connections."""
+    """SQL access to the harness's namespace through connections that are the user's own, not the library's."""
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement on a connection of the test's own, and commit at once; return the rows, if there are any."""
+        """Run a statement on a connection of the test's own, and commit at once.
+
+        Return the rows; empty if there are none.
+        """
 
     async def run_script(self, script: str) -> None:
-        """Run several statements in one text, as the database's own shell takes them."""
+        """Run several statements that are given in one text, as the database's own shell runs a script."""
 
     @property
     def error(self) -> type[Exception]:
-        """What `run` raises when the database refuses a statement."""
+        """The class of the error that `run` raises when the database refuses a statement."""
 
     def doors(self) -> Sequence[Door]: ...
 
     async def until_one_waits(self) -> None:
-        """Return once some session of this namespace waits for a row lock; only where rows are locked."""
+        """Return once some session of this namespace waits for a row lock; called only for a store that locks rows."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,10 @@ class Remote:
 
 
 class Harness(ABC):
-    """Subclasses define the abstract methods. Every client that a harness gives out is closed with it."""
+    """The base class of harnesses: opens a namespace in a store for one test, and gives clients of it.
+
+    Subclasses define the abstract methods. Every client that a harness gives out is closed with the harness.
+    """
 
     traits: Traits
 
@@ -140,7 +150,7 @@ class Harness(ABC):
         return ability in self.traits.can
 
     async def open(self) -> None:
-        """Make the namespace and its tables; nothing of an earlier test is in it."""
+        """Make the namespace and its table of leases; nothing of an earlier test is in the namespace."""
         await self.prepare()
         backend = await self.client()
         await backend.schema.init(CALL_LIMIT_S)
@@ -149,15 +159,21 @@ class Harness(ABC):
         await self.stack.aclose()
 
     async def client(self, table: str = LEASE_TABLE) -> Backend:
-        """One more client of the same namespace, open."""
+        """Return one more client of the same namespace, already open."""
         return await self.opened(self.make(table))
 
     async def events(self, table: str = OUTBOX_TABLE, init: bool = True) -> Events:
-        """One more outbox of the same namespace, not yet connected unless `init`; closed with the harness."""
+        """Return one more outbox of the same namespace; closed with the harness.
+
+        `init` makes its tables, if they are missing. Without `init` the outbox is not yet connected.
+        """
         return await self._made(events_of(self.make(), table), init)
 
     async def items(self, kind: str = ITEM_KIND, init: bool = True) -> ItemStore:
-        """One more client of the items of this kind in the same namespace; closed with the harness."""
+        """Return one more client of the items of this kind in the same namespace; closed with the harness.
+
+        `init` makes the table, if it is missing. Without `init` the client is not yet connected.
+        """
         return await self._made(items_of(self.make(), kind), init)
 
     async def _made(self, part: P, init: bool) -> P:
@@ -167,7 +183,7 @@ class Harness(ABC):
         return part
 
     async def opened(self, backend: Backend) -> Backend:
-        """Open `backend`, and close it with the harness."""
+        """Open `backend` and return it; it is closed with the harness."""
         self.stack.push_async_callback(backend.close)
         self.stack.push_async_callback(backend.fences.close)
         await backend.open(CALL_LIMIT_S)
@@ -177,8 +193,8 @@ class Harness(ABC):
     async def prepare(self) -> None:
         """Make an empty namespace, and push its removal onto `self.stack`.
 
-        With SQL it holds `notes (place, note)`, where the database counts the place up, and `counters (id, n)` with
-        one row (1, 0).
+        If the store has SQL, the namespace has two tables: `notes (place, note)`, where the database counts the place
+        up, and `counters (id, n)` with one row (1, 0).
         """
 
     @abstractmethod
@@ -191,18 +207,18 @@ class Harness(ABC):
 
     @abstractmethod
     async def shift_clock(self, ahead: dt.timedelta) -> None:
-        """Let the store's clock run, so far ahead of the process's clock (or behind it)."""
+        """Let the store's clock run `ahead` of the process's clock; a negative difference puts it behind."""
 
     async def write(self, tx: Transaction, note: int) -> None:
         """Write a note in a fenced transaction."""
         await tx.execute(ADD_NOTE.format(note=int(note)))
 
     async def written(self) -> list[int]:
-        """All notes that were committed, in order."""
+        """Return all notes that were committed, in the order in which they were written."""
         return [row[0] for row in await self.sql.run(READ_NOTES)]
 
     async def another(self) -> Harness:
-        """A second namespace of the same kind, with its tables made: another database. Closed with this one."""
+        """Return a harness of a second namespace of the same kind, as another database; closed with this harness."""
         other = self.second()
         self.stack.push_async_callback(other.close)
         await other.open()
@@ -211,7 +227,7 @@ class Harness(ABC):
     # What not every store has
 
     def second(self) -> Harness:
-        """A harness of the same kind on a namespace of its own, not yet open; only with SQL."""
+        """Return a harness of the same kind on a namespace of its own, not yet open; only for a store with SQL."""
         raise NotImplementedError(f"{type(self).__name__} has no second namespace")
 
     @property
@@ -223,7 +239,7 @@ class Harness(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be reached from another process")
 
     def obstructed(self) -> AbstractAsyncContextManager[None]:
-        """Inside the block the store executes nothing, and calls raise Unavailable; afterwards it works again."""
+        """Return a context manager: inside its block the store executes nothing, and calls raise Unavailable."""
         raise NotImplementedError(f"{type(self).__name__} cannot be obstructed")
 
     async def network(self) -> tuple[FaultProxy, Backend]:

@@ -34,13 +34,13 @@ CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)  # Windows passes no file on to chil
 
 
 def boottime_s() -> float:
-    """Seconds on the clock that all processes of this machine share and that never goes back."""
+    """Return the time in seconds on a clock that all processes of this machine share and that never goes back."""
     return boot_s()
 
 
 @dataclass(frozen=True, slots=True)
 class OfTerm:
-    """What every event is about: a lease, and the holder and epoch of one of its terms."""
+    """The fields that every recorded event has: the name of a lease, and the holder and epoch of one of its terms."""
 
     name: str
     holder_id: str
@@ -49,9 +49,9 @@ class OfTerm:
 
 @dataclass(frozen=True, slots=True)
 class Granted(OfTerm):
-    """The store granted this epoch. `at` orders the grants of a name.
+    """The event that the store granted this epoch. `at` orders the grants of a name.
 
-    It is the store's own `acquired_at`, where that is known: by the time of receipt, a grant whose answer was slow
+    `at` is the store's own `acquired_at`, where that is known: by the time of receipt, a grant whose answer was slow
     would come after a later one.
     """
 
@@ -60,7 +60,10 @@ class Granted(OfTerm):
 
 @dataclass(frozen=True, slots=True)
 class Believed(OfTerm):
-    """The process' own `is_valid` was true from `start` until before `end`. One interval per term."""
+    """The interval in which a process's own `is_valid` was true, from `start` until before `end`.
+
+    One interval per term.
+    """
 
     start: float
     end: float
@@ -72,14 +75,14 @@ class Believed(OfTerm):
 
 @dataclass(frozen=True, slots=True)
 class Wrote(OfTerm):
-    """A fenced write was accepted. `commit_order` is drawn inside the write's own transaction."""
+    """The event that a fenced write was accepted. `commit_order` is drawn inside the write's own transaction."""
 
     commit_order: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(OfTerm):
-    """A fenced write was refused: never a violation, and the proof that the fence was put to the test."""
+    """The event that a fenced write was refused: this is no violation, but shows that the fence was put to the test."""
 
     at: float
     reason: str = ""
@@ -87,7 +90,7 @@ class Refused(OfTerm):
 
 @dataclass(frozen=True, slots=True)
 class Ended(OfTerm):
-    """The process gave the term up, or knows that it was lost."""
+    """The event that a process gave its term up, or learned that the term was lost."""
 
     at: float
     reason: str = ""
@@ -100,7 +103,7 @@ _KINDS: dict[str, type[Event]] = {made.__name__.lower(): made for made in (Grant
 
 
 class Rule(Enum):
-    """What a history may break; the value is the sentence that is printed."""
+    """The rules that a history may break; the value is the sentence that is printed for a violation."""
 
     WRITES_IN_ORDER = "a write of an older epoch was accepted after a newer one"
     ONE_HOLDER_PER_EPOCH = "one epoch had two holders"
@@ -111,7 +114,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule and the two events that show it, or the one event that shows it alone."""
+    """One broken rule, with the two events that show it; a write without a grant is shown by one event."""
 
     rule: Rule
     name: str
@@ -143,7 +146,7 @@ def _check_one_name(events: Sequence[Event]) -> Iterator[Violation]:
 
 
 def _not_rising(events: Iterable[E], rule: Rule, rises_by: int) -> Iterator[Violation]:
-    """Yield each event, in their order, whose epoch is less than `rises_by` above the newest before it."""
+    """Yield a violation for each event whose epoch is less than `rises_by` above the newest epoch before it."""
     newest: E | None = None
     for event in events:
         if newest is not None and event.epoch < newest.epoch + rises_by:
@@ -182,7 +185,11 @@ def _writes_not_granted(writes: Iterable[Wrote], epochs_granted: set[int]) -> It
 
 
 class HistoryWriter(AbstractContextManager["HistoryWriter"]):
-    """An event survives kill -9 of any process once `record` has returned; processes and threads may share a file."""
+    """Appends events to a file, for `load`. Processes and threads may share the file.
+
+    Once `record` has returned, the event survives a kill -9 of any process. `record` raises OSError if the disk is
+    full.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
@@ -204,7 +211,10 @@ class HistoryWriter(AbstractContextManager["HistoryWriter"]):
 
 
 def load(path: str | os.PathLike[str]) -> list[Event]:
-    """Return all whole events of the file, without lines that a kill cut off. Raises ValueError for any other line."""
+    """Return all whole events of the file; lines that a kill cut off are left out.
+
+    Raises ValueError for a wrong line.
+    """
     events: list[Event] = []
     for number, line in enumerate(Path(path).read_bytes().split(b"\n"), start=1):
         if not line.strip():
@@ -232,7 +242,10 @@ def _event_of(fields: Any, where: str) -> Event:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge a file and return the exit code: 0 no violation; 1 violations, one per line; 2 it cannot be judged."""
+    """Judge a history file, print the violations and return the exit code.
+
+    0: no violation; 1: there are violations, printed one per line; 2: the file cannot be judged.
+    """
     if len(arguments) != 1:
         print("usage: python -m fencehold.testing.history FILE", file=sys.stderr)  # noqa: T201
         return 2

@@ -1,7 +1,7 @@
 """The promises of the library as named invariants, judged from evidence; each says how often it was put to the test.
 
 An invariant that nothing put to the test is neither held nor broken: `checked` is 0 and `held` is None. Rules that
-`history` has already are judged by `history` itself.
+`fencehold.testing.history` judges already are judged by that module here too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Judge = Callable[[Evidence], tuple[int, Iterable[str]]]
 
 @dataclass(frozen=True)
 class Invariant:
-    """A promise, and the function that judges it. A run that never tested it shows nothing, and may not pass."""
+    """A promise of the library, and the function that judges it.
+
+    A run that never tested it shows nothing, and cannot pass.
+    """
 
     name: str
     promise: str
@@ -31,7 +34,10 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a run for one invariant. `first` is the first counter-example."""
+    """The result of a run for one invariant: how often it was checked and broken.
+
+    `first` is the first counter-example.
+    """
 
     invariant: Invariant
     checked: int
@@ -51,7 +57,7 @@ class Finding:
 
 
 def judge(evidence: Evidence) -> list[Finding]:
-    """One finding per invariant, in the order of `INVARIANTS`."""
+    """Judge all invariants and return one finding for each, in the order of `INVARIANTS`."""
     findings = []
     for invariant in INVARIANTS:
         checked, found = invariant.judge(evidence)
@@ -93,9 +99,10 @@ def _epochs_only_rise(evidence: Evidence) -> tuple[int, Iterable[str]]:
 
 
 def _not_rising(grants: Iterable[tuple[str, int, str, int | None]]) -> Iterator[tuple[str, int, str, int]]:
-    """Yield the grants whose number is not higher than the newest one before, for the same lease or item.
+    """Yield the grants whose number is not higher than the newest number before, for the same lease or item.
 
-    A grant: what was granted, its number, to whom, and the number before it, if known.
+    A grant is a tuple: the lease or item, its number (epoch or token), to whom, and the number before it (None:
+    unknown). A yielded tuple has in the last place the newest number before.
     """
     newest: dict[str, int | None] = {}
     for what, number, holder, known in grants:
@@ -119,7 +126,7 @@ def _no_takeover_of_a_live_lease(evidence: Evidence) -> tuple[int, Iterable[str]
 
 
 def _one_at_a_time(beliefs: Sequence[Believed]) -> tuple[int, Iterable[str]]:
-    """Count how many intervals can be compared with an earlier one of the same name, and find those that overlap."""
+    """Return how many intervals can be compared with another one of the same name, and texts about overlaps."""
     pairs = sum(count - 1 for count in Counter(belief.name for belief in beliefs).values())
     return pairs, (str(one) for one in history.check(beliefs) if one.rule is Rule.ONE_VALID_TERM)
 
@@ -220,7 +227,7 @@ def _one_claim_per_event(evidence: Evidence) -> tuple[int, Iterable[str]]:
 
 
 def _tokens(evidence: Evidence) -> Counter[str]:
-    """Count how often each event was claimed under the same token; events that are claimed together share a token."""
+    """Return how often each event was claimed under the same token; events that are claimed together share a token."""
     claimed = (
         f"{one.token} of event {one.tracking_id}"
         for one in evidence.event_changes

@@ -1,10 +1,10 @@
-"""Hypothesis walks over a real backend: leases and fences must obey the rule table for any calls in any order.
+"""Random walks by hypothesis over a real backend: leases and fences must obey the rule table for calls in any order.
 
     def test_my_backend_obeys_the_table():
         check(MyHarness())
 
-Every example has leases of its own in one namespace, so nothing has to be emptied in between. Any token and any
-request that was ever made may be used late. The clock is the harness's, and is often set exactly to a lease's end.
+Every example has leases of its own in one namespace, so nothing has to be emptied in between. Any token and any request
+that was ever made may be used late. The clock is the harness's, and is often set exactly to a lease's end.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def check(
     prepare: Callable[[Backend], None] = lambda backend: None,
     shrink: bool = True,
 ) -> None:
-    """Fail, and show the last calls of a short walk that fails, unless the backend obeys the table in every example.
+    """Check that the backend obeys the rule table in random walks, that is, sequences of random calls.
 
+    If it does not, raises AssertionError and shows the last calls of a walk that fails, as short a walk as was found.
     `prepare` is called with every client before its first use: there a test can plant a fault.
     """
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)

@@ -5,8 +5,9 @@
 - `when_seen` loses the answer to one request for certain: the server has the bytes and has answered before the fault.
 - After `close()` no task, thread or socket of the proxy is left.
 
-Not promised: `freeze` and the two drops act on what the proxy has not forwarded yet; bytes already handed to the
-kernel arrive. A refused connection is accepted and then reset, as behind a load balancer without a server.
+A verb is a method that changes what the proxy does: `heal`, `cut`, `freeze` and so on. Not promised: `freeze` and the
+two drops act on what the proxy has not forwarded yet; bytes already handed to the kernel arrive. A refused connection
+is accepted and then reset, as behind a load balancer without a server.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SWALLOWS = {Fault.DROP_ANSWERS: Direction.TO_CLIENT, Fault.DROP_REQUESTS: Direct
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Bytes are counted when they are forwarded or lost; connections when they are accepted, refused ones too."""
+    """What the proxy has counted. Bytes count when forwarded or lost; connections when accepted, refused ones too."""
 
     bytes_to_server: int = 0
     bytes_to_client: int = 0
@@ -47,7 +48,10 @@ class Counters:
 
 
 class FaultProxy:
-    """Forwards `host`:`port` to the server until a verb changes that. Verbs take effect at the loop's next turn."""
+    """A TCP proxy: it forwards `host`:`port` to the server until a verb (`cut`, `freeze`, ...) changes that.
+
+    Verbs take effect at the next turn of the event loop.
+    """
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class FaultProxy:
         return self
 
     async def close(self) -> None:
-        """Reset every connection, stop listening, and return when nothing is left."""
+        """Reset every connection, stop listening, and return when no task or socket is left."""
         if self._listener is not None:
             self._listener.close()
         open_connections = list(self._connections)
@@ -119,7 +123,7 @@ class FaultProxy:
         self._enter(Fault.CUT)
 
     def close_all(self) -> None:
-        """End (FIN) every connection; new ones are treated as before."""
+        """End (FIN) every connection; new connections are treated as before."""
         for connection in list(self._connections):
             connection.end(reset=False)
 
@@ -128,24 +132,30 @@ class FaultProxy:
         self._enter(Fault.FREEZE)
 
     def delay(self, seconds: float) -> None:
-        """Hold each chunk back for this long, in both directions."""
+        """Hold each chunk of bytes back for this long, in both directions.
+
+        Raises ValueError if `seconds` is negative.
+        """
         if not seconds >= 0:
             raise ValueError(f"a delay cannot be {seconds} s")
         self._enter(None, delay_s=seconds)
 
     def drop_answers(self) -> None:
-        """Requests reach the server and are executed; nothing comes back."""
+        """Forward requests, so that the server executes them, and drop everything that it sends back."""
         self._enter(Fault.DROP_ANSWERS)
 
     def drop_requests(self) -> None:
-        """Nothing reaches the server; what it still sends comes through."""
+        """Drop everything that clients send; forward what the server still sends."""
         self._enter(Fault.DROP_REQUESTS)
 
     def when_seen(self, pattern: bytes, fault: Fault, direction: Direction = Direction.TO_SERVER) -> Trip:
-        """When these bytes pass for the first time, lose the answer and apply the fault.
+        """Prepare a fault: when `pattern` passes for the first time, lose the answer and apply the fault.
 
-        To the server: the bytes are forwarded, the first answer is lost, and then the fault comes, so the server has
-        executed them. (Without an answer it comes after `answer_within_s`.) To the client: the bytes are the answer.
+        Returns its Trip.
+
+        Bytes to the server are forwarded, the first answer is lost, and then the fault comes, so the server has
+        executed the request. If no answer comes, the fault comes after `answer_within_s`. Bytes to the client are the
+        answer itself.
         """
         trip = Trip(pattern, fault, direction)
         self._trips.append(trip)
@@ -253,7 +263,7 @@ class FaultProxy:
 
 
 class ThreadedFaultProxy:
-    """The same verbs for programs without an event loop. Any thread may call them; they are in force on return."""
+    """A FaultProxy for programs without an event loop. Any thread may call its verbs; they are in force on return."""
 
     def __init__(
         self,

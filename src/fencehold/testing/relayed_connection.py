@@ -21,7 +21,7 @@ class Direction(Enum):
 
 
 class Fault(Enum):
-    """What `when_seen` can do when it has seen its bytes."""
+    """The faults that `when_seen` can apply when it has seen its bytes."""
 
     CUT = "cut"  # every connection reset, new ones refused until heal()
     CLOSE_ALL = "close_all"  # every connection ended by FIN
@@ -32,7 +32,7 @@ class Fault(Enum):
 
 
 class Trip:
-    """A fault that waits for its bytes. `wait()` returns once the fault is in force."""
+    """A fault that waits until certain bytes pass through the proxy. `wait()` returns once the fault is in force."""
 
     def __init__(self, pattern: bytes, fault: Fault, direction: Direction) -> None:
         if not 0 < len(pattern) <= PATTERN_BYTES_MAX:
@@ -47,7 +47,10 @@ class Trip:
         return self._done.is_set()
 
     async def wait(self, timeout_s: float = VERB_WITHIN_S) -> None:
-        """Return when it has tripped; TimeoutError when the bytes did not pass in time."""
+        """Wait until the bytes have passed and the fault is in force.
+
+        Raises TimeoutError if they do not pass in time.
+        """
         async with asyncio.timeout(timeout_s):
             await self._done.wait()
 
@@ -56,7 +59,7 @@ class Trip:
 
 
 class ThreadedTrip:
-    """A `Trip` seen from another thread."""
+    """A `Trip`, that is, a fault that waits for certain bytes, as seen from a thread other than the proxy's."""
 
     def __init__(self, trip: Trip, await_on_thread: Callable[[Coroutine[Any, Any, None], float], None]) -> None:
         self._trip = trip
@@ -67,12 +70,15 @@ class ThreadedTrip:
         return self._trip.tripped
 
     def wait(self, timeout_s: float = VERB_WITHIN_S) -> None:
-        """Return when it has tripped; TimeoutError when the bytes did not pass in time."""
+        """Wait until the bytes have passed and the fault is in force.
+
+        Raises TimeoutError if they do not pass in time.
+        """
         self._await_on_thread(self._trip.wait(timeout_s), timeout_s + VERB_WITHIN_S)
 
 
 class Connection:
-    """One client and its connection to the server, forwarded by two tasks."""
+    """One client's connection to the proxy and the proxy's connection to the server, forwarded by two tasks."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader_of: dict[Direction, asyncio.StreamReader] = {Direction.TO_SERVER: reader}
@@ -89,7 +95,7 @@ class Connection:
         self.writer_of[Direction.TO_SERVER] = writer
 
     def first_seen(self, trips: list[Trip], chunk: bytes, direction: Direction) -> Trip | None:
-        """Return the first trip whose bytes end in this chunk; they may have begun in earlier chunks."""
+        """Return the first trip whose bytes end in this chunk, or None; the bytes may have begun in earlier chunks."""
         tail = self.tail_of[direction]
         window = tail + chunk
         self.tail_of[direction] = window[-PATTERN_BYTES_MAX:]
@@ -100,7 +106,7 @@ class Connection:
         return None
 
     def end(self, *, reset: bool) -> None:
-        """Close both sockets, at the loop's next turn. What is still held back is not forwarded."""
+        """Close both sockets, at the loop's next turn. Bytes that are still held back are not forwarded."""
         self.ended = True
         for writer in self.writer_of.values():
             if reset:

@@ -1,5 +1,9 @@
 """`fencehold verify`: contenders under faults on the user's own database, judged by `fencehold.testing.invariants`.
 
+A contender is a process that verify starts: it wants the leases, events, items and the lock of the run, like a user's
+program. A window is a moment between a check and a write; on order, a contender stops there, so that the parent process
+can freeze it there and let another contender take over.
+
 | module                | does                                                                               |
 | --------------------- | ---------------------------------------------------------------------------------- |
 | `plan`                | the checked settings and all limits of a run                                       |

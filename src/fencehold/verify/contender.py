@@ -1,7 +1,8 @@
-"""One contender of `fencehold verify`, as a process of its own: it contends for everything, and reports what it sees.
+"""One contender of `fencehold verify`: a process that wants each lease, event and item, and reports what it sees.
 
-The first line of stdin is its brief, the next lines are orders; it writes its reports to stdout as lines of JSON.
-SIGTERM ends it in order. It dies with the process that started it, even while it is frozen.
+The first line of stdin is its brief (its settings), the next lines are orders of the parent process; it writes its
+reports to stdout as lines of JSON. SIGTERM ends it in order. It is killed when its parent process ends, even while it
+is frozen.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ STAND_LEASES = 6
 
 
 class ShiftedClock:
-    """Sets Python's wall clock forward or back, in this process alone; code that uses other clocks is not affected."""
+    """Replaces Python's wall clock (`time.time`) by one that can be set forward or back, in this process alone.
+
+    Code that uses other clocks is not affected.
+    """
 
     def __init__(self) -> None:
         self._offset_s = 0.0
@@ -94,7 +98,10 @@ class Contender:
 
 
 def die_with_parent() -> None:
-    """SIGKILL for this process when its parent ends (Linux)."""
+    """Let the kernel kill this process with SIGKILL when its parent process ends.
+
+    Only on Linux; elsewhere it does nothing.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

@@ -28,7 +28,7 @@ ERROR_CHARS = 2000
 
 
 class Member:
-    """One place among the contenders. It keeps its proxies, and gets a new process after a kill."""
+    """One of the planned contenders: it keeps its number and its fault proxies, and gets a new process after a kill."""
 
     def __init__(self, slot: int, proxies: list[FaultProxy], brief: Brief, journal: Journal) -> None:
         self.slot, self.proxies = slot, proxies
@@ -46,7 +46,10 @@ class Member:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> bool:
-        """Start the process. True once it contends; False if that takes too long (its network may be cut)."""
+        """Start the process.
+
+        Returns True once it contends; False if that takes too long (its network may be cut) or it dies.
+        """
         self._generation += 1
         self.who = f"c{self.slot}-{self._generation}"
         self.is_expected_to_end = False
@@ -79,7 +82,7 @@ class Member:
             self._stderr = (self._stderr + data.decode(errors="replace"))[-ERROR_CHARS:]
 
     def last_error(self) -> str:
-        """Return the last error of a process that ended by itself, without passwords."""
+        """Return the last error of a process that ended by itself, without passwords; "no word" if it reported none."""
         died = [said["error"] for said in self._journal.of_kind("died") if said.who == self.who]
         return redact(died[-1] if died else self._stderr.strip().rpartition("\n")[2] or "no word")
 
@@ -98,7 +101,10 @@ class Member:
                 self._process.send_signal(signum)
 
     async def freeze(self) -> bool:
-        """Stop the process. True once every thread stands still, False if that takes too long."""
+        """Freeze the process with SIGSTOP.
+
+        Returns True once every thread stands still, False if that takes too long.
+        """
         self._send(signal.SIGSTOP)
         until_s = boottime_s() + STANDSTILL_LIMIT_S
         while boottime_s() < until_s:
@@ -120,7 +126,7 @@ class Member:
         await self._ended()
 
     async def stop(self, limit_s: float = STOP_LIMIT_S) -> bool:
-        """End the process by SIGTERM (True), or kill it when that takes too long (False)."""
+        """End the process by SIGTERM and return True; if it does not end within `limit_s`, kill it and return False."""
         self.is_expected_to_end = True
         self._send(signal.SIGTERM)
         self._send(signal.SIGCONT)
@@ -139,7 +145,7 @@ class Member:
 
 
 class ContenderProcesses:
-    """Keeps the planned number of contenders running: one that ends by itself is noted and replaced."""
+    """Keeps the planned number of contenders running: a contender that ends by itself is noted and replaced."""
 
     def __init__(self, plan: Plan, scratch: Scratch, journal: Journal) -> None:
         self._plan, self._scratch, self._journal = plan, scratch, journal
@@ -168,7 +174,7 @@ class ContenderProcesses:
         return next((member for member in self.members if member.who == who and member.is_alive), None)
 
     async def tend(self) -> None:
-        """Replace members that ended by themselves. Never returns; raises ContenderFailed after too many of them."""
+        """Replace contenders that ended by themselves. Never returns; raises ContenderFailed after too many of them."""
         while True:
             for member in self.members:
                 if not member.is_alive and not member.is_expected_to_end and not member.lock.locked():
@@ -184,7 +190,10 @@ class ContenderProcesses:
             await member.start()
 
     async def close(self, in_order: bool = False) -> None:
-        """End all members and their proxies: by SIGTERM if `in_order`, else by a kill."""
+        """End all contenders and their proxies.
+
+        The contenders get SIGTERM if `in_order` is true, else they are killed.
+        """
         for member in self.members:
             member.is_expected_to_end = True
         ends = (member.stop() if in_order else member.kill() for member in self.members)
@@ -202,7 +211,10 @@ class ContenderFailed(FenceholdError):
 
 
 def stands_still(pid: int) -> bool:
-    """Whether all threads are stopped: SIGSTOP returns before they are. True without /proc: it cannot be checked."""
+    """Whether all threads of the process are stopped: SIGSTOP returns before they are.
+
+    True also on a system without /proc, where it cannot be checked.
+    """
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.parent.parent.is_dir() or not Path("/proc/self").exists():
         return True

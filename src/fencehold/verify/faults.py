@@ -1,8 +1,8 @@
 """Injects faults into the contenders: kills, pauses at the worst moments, broken and slow networks, stepped clocks.
 
 A pause comes at a chosen moment. A contender reports that it is about to write, before or after it takes the fence, and
-is frozen right there until another has taken over. Random pauses almost never meet that moment, and prove nothing about
-a fence.
+is frozen right there until another contender has taken over. Random pauses almost never meet that moment, and prove
+nothing about a fence. A moment at which a contender stops on order, to be frozen there, is called a window.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXTRA_STEP_S = 0.5
 
 
 def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
-    """Return the faults of the plan that are impossible here, each with the reason."""
+    """Return the faults of the plan that are impossible with this database or system, each with the reason."""
     found = {}
     if not scratch.servers:
         found["cut"] = "SQLite has no network that could be cut"
@@ -42,9 +42,10 @@ def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @dataclass
 class Aims:
-    """Shared by all injectors: numbers for windows, and the moment to aim at next.
+    """What all injectors share: numbers for windows, and the moments at which a contender is to be frozen next.
 
-    A moment at which no member could be frozen comes again soon.
+    A window is a moment between a check and a write at which a contender stops on order. `next` returns the moment to
+    try; `met` puts a moment that was met to the end of the list, so a moment that was missed comes again soon.
     """
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -62,7 +63,10 @@ class Aims:
 
 
 class FaultInjector:
-    """Injects one fault after the other, each into one contender, until it is cancelled. Several may run at once."""
+    """Injects one fault after the other, each into one contender, until it is cancelled.
+
+    Several injectors may run at once.
+    """
 
     def __init__(
         self, plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal, aims: Aims
@@ -101,7 +105,10 @@ class FaultInjector:
                     }[kind](member)  # fmt: skip
 
     async def _anybody(self, leader: bool) -> Member | None:
-        """Return a member without a fault, or None: at least one other member always stays without a fault."""
+        """Return a member (a contender) without a fault, if `leader` is true preferably one that leads.
+
+        Returns None if fewer than two members are without a fault: one member always stays so.
+        """
         free = [member for member in self._contenders.members if not member.lock.locked() and member.is_alive]
         if len(free) < 2:
             await asyncio.sleep(self._lease_s / 10)
@@ -149,7 +156,11 @@ class FaultInjector:
             await self._pause_leader(member, name, aim)
 
     async def _opened(self, member: Member, do: str, **fields: str) -> tuple[int, int] | None:
-        """Order a window. Returns its number and its epoch (0: none); None if it was not opened in time."""
+        """Order the member to stop at a window, a moment between a check and a write, and wait until it is there.
+
+        Returns the window's number and the epoch of the member's lease there (0: it has no epoch). Returns None if the
+        member did not report the window in time, or has nothing to write.
+        """
         number, who = next(self._aims.numbers), member.who
         opening = self._journal.until(
             lambda said: said.who == who and said.kind in ("window", "no_window") and said["window"] == number,
@@ -177,7 +188,10 @@ class FaultInjector:
         await self._thaw(member, number, fault, outcome)
 
     async def _taken_over(self, name: str, epoch: int, moment: str) -> str:
-        """Wait for a takeover while the member is frozen. Returns a text that names who took over; empty if nobody."""
+        """Wait for a takeover while the member is frozen.
+
+        Returns a text that names who took over; empty if nobody did.
+        """
         holds_the_file = not self._scratch.servers and moment in ("fenced", "written")
         limit_s = (1.3 if holds_the_file else 3.0) * self._lease_s
         new = await self._journal.until(
@@ -191,7 +205,7 @@ class FaultInjector:
         return f"{new.who} had taken over with epoch {new['epoch']}"
 
     async def _thaw(self, member: Member, number: int, fault: Fault, outcome: str = "") -> None:
-        """End the fault, and wait until the member has done what the freeze delayed, such as a write."""
+        """Wake the member, record the fault's end, and wait until the member has done what the freeze delayed."""
         late = self._journal.until(lambda said: said.kind == "late" and said["window"] == number, 4 * self._lease_s)
         member.thaw()
         self._journal.end(fault, outcome)
@@ -233,7 +247,7 @@ class FaultInjector:
         self._journal.end(fault)
 
     async def _lock_wait(self) -> None:
-        """Lock what contenders need: on SQLite the file for a while, elsewhere a row that a fenced statement needs."""
+        """Let contenders wait for a lock: on SQLite the file's, elsewhere that of a row which a fenced write needs."""
         name = random.choice(LEASES)
         if not self._scratch.servers:
             fault = self._journal.begin("slow", "", "another program holds the file's write lock")
@@ -284,7 +298,7 @@ def heal(contenders: ContenderProcesses) -> None:
 async def inject_faults(plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal) -> None:
     """Inject faults until the time is over, several at once if there are enough contenders.
 
-    Goes on for up to EXTRA_S if not everything was put to the test.
+    If the verdict still lacks something by then, go on for up to EXTRA_S more.
     """
     aims = Aims()
     count = max(1, plan.contenders // 2)

@@ -1,4 +1,4 @@
-"""Runs the user's own commands, once during a run: verify itself cannot pause or switch over the user's server."""
+"""Runs the user's own commands (hooks), each once in a run: verify cannot pause or switch over the user's server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ eval "$1"
 
 @dataclass(frozen=True)
 class HookRun:
-    """The result of one hook. `exit_code` is None when it took too long and was killed."""
+    """The result of one run of a hook, the user's command. `exit_code` is None when it took too long and was killed."""
 
     hook: str
     command: str
@@ -38,9 +38,9 @@ class HookRun:
 
 
 async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, secrets: Sequence[str] = ()) -> HookRun:
-    """Run `command` in the shell and return its result. `secrets` are replaced in its output.
+    """Run `command` in the shell and return its result. `secrets` are replaced by `***` in its output.
 
-    Its whole process group is killed when the command ends, after `limit_s`, and when this process dies.
+    The command's whole process group is killed when the command ends, after `limit_s`, and when verify's process dies.
     """
     fault = journal.begin(hook, "", command)
     process = await asyncio.create_subprocess_exec(
@@ -80,7 +80,10 @@ def hidden(text: str, secrets: Sequence[str]) -> str:
 
 
 async def _read(process: Process, output: bytearray) -> None:
-    """Keep the beginning of the output. Read and drop the rest, so that the command is not blocked."""
+    """Keep the beginning of the output in `output`.
+
+    Read and drop the rest of it, so that the command is not blocked.
+    """
     assert process.stdout is not None, "it was started with a pipe"
     while data := await process.stdout.read(OUTPUT_BYTES_MAX):
         output += data[: OUTPUT_BYTES_MAX - len(output)]

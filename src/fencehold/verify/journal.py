@@ -15,7 +15,7 @@ from fencehold.testing.history import boottime_s
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One line that a contender reported."""
+    """One line that a contender reported: who reported it, its kind, the machine's time and further fields."""
 
     who: str
     kind: str
@@ -28,7 +28,7 @@ class Said:
 
 @dataclass
 class Fault:
-    """One fault. `who` is empty for a fault that concerns all."""
+    """One fault that was injected. `who` is the contender; empty for a fault that concerns all."""
 
     kind: str
     who: str
@@ -42,7 +42,7 @@ Found = Callable[[Said], bool]
 
 @dataclass
 class Journal:
-    """The record of one run. Calls `on_fault` when a fault begins."""
+    """The record of one run: reports, faults and notes. It calls `on_fault` when a fault begins."""
 
     on_fault: Callable[[Fault], None] = lambda fault: None
     began_s: float = field(default_factory=boottime_s)
@@ -56,7 +56,10 @@ class Journal:
     _waiting: list[tuple[Found, asyncio.Future[Said]]] = field(default_factory=list)
 
     def hear_line(self, who: str, line: bytes) -> None:
-        """Record a report as `messages.tell` sends it."""
+        """Record one report, given as the line of JSON that `messages.tell` writes.
+
+        Raises ValueError or KeyError if it is torn.
+        """
         fields = json.loads(line)
         self.hear(Said(who, fields.pop("kind"), fields.pop("at_s"), fields))
 
@@ -73,18 +76,21 @@ class Journal:
         return [said for said in self.said if said.kind in kinds]
 
     def is_telling(self, has_locks: bool) -> bool:
-        """Whether everything that a verdict needs has happened at least once, by the contenders' reports."""
+        """Whether everything that a verdict needs has happened at least once, judged by the contenders' reports."""
         stale = {said["verb"] for said in self.of_kind("stale")} >= {"WRITE", "RENEW", "COMPLETE", "SAVE"}
         terms = Counter(name for name, _ in {(said["name"], said["epoch"]) for said in self.of_kind("trusts")})
         led = len(terms) > 1 and min(terms.values()) > 2
         return stale and led and (not has_locks or self.counts["lock_held"] > 1)
 
     def leader_of(self, name: str) -> tuple[int, str]:
-        """Return the newest epoch that was reported for this lease, and its holder."""
+        """Return the newest epoch that was reported for this lease, and the contender that has it.
+
+        Returns (0, "") if no epoch was reported.
+        """
         return self._leaders.get(name, (0, ""))
 
     def until(self, found: Found, limit_s: float) -> Coroutine[Any, Any, Said | None]:
-        """Wait for the first report from this call on that `found` accepts; None if it does not come in time."""
+        """Return the first report, from this call on, that `found` accepts; None if there is none within `limit_s`."""
         entry = (found, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
         return self._awaited(entry, limit_s)

@@ -1,8 +1,9 @@
 """The parts of a contender that lead: by leases and, on PostgreSQL, by the advisory lock with an epoch beside it.
 
-They write through the fence, and go on after each term. When a term is over and another process holds the lease, they
-act as if they did not know: they try to write, to renew and to release with the old key. Then they try to renew and to
-release under their own name with the other process's epoch.
+They write through the fence, and contend again after each term. When a term is over and another process holds the
+lease, they act as if they did not know: they try to write, to renew and to release with the old key. Then they try to
+renew and to release under their own name with the other process's epoch. Each such try is reported, and must be
+refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class Leading:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def fact(self, event: str, **fields: Any) -> None:
-        """Report the facts of the leaders; called on any thread."""
+        """Report a fact of the leaders (acquired, renewed, lost or releasing) to the parent process.
+
+        Called on any thread.
+        """
         name = str(fields.get("lease_name", ""))
         if name not in LEASES:
             return
@@ -93,7 +97,10 @@ class Leading:
                 await _tried(store.leases.ask_step_down(name, term.epoch))
 
     async def _write(self, term: Term, key: TermKey) -> None:
-        """Write by the public API, as a program would."""
+        """Write once in a fenced transaction of the public API, as a program would.
+
+        Raises LeaseLost if the term is over.
+        """
         outcome = await self._writer.write_in(term.transaction, key)
         term.check()
         if outcome is None:
@@ -102,7 +109,10 @@ class Leading:
     # --- with the key of a term that is over
 
     async def _late(self, order: dict[str, Any]) -> None:
-        """Stand still at the ordered moment, and then write, whatever has happened meanwhile."""
+        """Stand still at the moment that the order names, then write, whatever has happened meanwhile.
+
+        Report the outcome.
+        """
         number, name, moment = order["window"], order["lease"], order["moment"]
         key, leader = self._keys.get(name), self._leaders.get(name)
         if key is None or leader is None or leader.term is None or leader.term.epoch != key.epoch:
@@ -156,7 +166,10 @@ class Leading:
                 tell_stale(verb, key.name, mine, seen, isinstance(answers[0], Lease))
 
     async def _solo(self) -> None:
-        """On a lease that nobody else wants, try to renew and release an ended term, also after the next grant."""
+        """Use a lease that nobody else wants: try to renew and to release a term that has ended.
+
+        The same tries are made once more with the old key after the next grant of that lease.
+        """
         while True:
             old = await self._acquired(SOLO_LEASE_S)
             await asyncio.sleep(2 * SOLO_LEASE_S)
@@ -175,7 +188,7 @@ class Leading:
 
 
 async def _tried(call: Any) -> Any:
-    """Return the answer, or None if there was an error: the database is cut off now and then."""
+    """Await the call and return its answer, or None if it raised an error: the database is cut off now and then."""
     try:
         return await call
     except FenceholdError:
@@ -208,7 +221,10 @@ class Locking:
                 await self._lock.shutdown(2.0)
 
     async def _look(self) -> None:
-        """Report at which looks `is_leader` was first and last true. A freeze can only shorten the reported time."""
+        """Ask `is_leader` again and again; report the first and the last time at which it was seen true.
+
+        If the process is frozen between two questions, the reported time is shorter than the real one, never longer.
+        """
         was_leader, seen_s = False, 0.0
         while True:
             at_s = boottime_s()

@@ -1,4 +1,4 @@
-"""The messages between a contender and its parent process: lines of JSON; reports carry the time of the machine."""
+"""The messages between a contender and its parent process: lines of JSON. Reports carry the time of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ LINE_BYTES_MAX = 65_536
 
 @dataclass(frozen=True)
 class Brief:
-    """What a contender gets at its start, on stdin: the URL may hold a password, and every user can see arguments."""
+    """The settings that a contender gets as the first line of its stdin.
+
+    They are no arguments of the command: the URL may hold a password, and every user of the machine can see arguments.
+    """
 
     url: str
     dialect: str
@@ -40,7 +43,10 @@ def tell(kind: str, **fields: Any) -> None:
 
 
 def tell_trust(term: Term) -> None:
-    """Report until when the process trusts its term: its clock is read before the remaining time."""
+    """Report until when the process trusts its term.
+
+    The time is read before the remaining time, so it is not too late.
+    """
     asked_s = boottime_s()
     tell("trusts", name=term.name, epoch=term.epoch, until_s=asked_s + term.remaining_s)
 
@@ -54,9 +60,9 @@ def tell_stale(verb: str, what: str, token: str, seen: str, was_accepted: bool) 
 
 
 class Orders:
-    """Passes each order, a line of JSON from the parent process, to the listener of its `do`, if there is one.
+    """Passes each order, a line of JSON from the parent process, to the function that is listed for its field `do`.
 
-    Ends this process when the parent process has ended.
+    An order without such a function is ignored. Ends this process when the parent process has ended.
     """
 
     def __init__(self, listeners: Mapping[str, Callable[[dict[str, Any]], None]]) -> None:
@@ -64,7 +70,7 @@ class Orders:
         self._rest = b""
 
     def hear(self) -> None:
-        """Read the orders on stdin, and pass them on. Call it when stdin can be read."""
+        """Read the orders on stdin, and pass each to its listener. Call it when stdin can be read."""
         data = os.read(0, LINE_BYTES_MAX)
         if not data:
             os._exit(0)
@@ -76,9 +82,9 @@ class Orders:
 
 
 class Windows:
-    """A window is a moment between a check and a write. On order, the contender reports it and waits there.
+    """Lets the contender stand still at windows. A window is a moment between a check and a write.
 
-    The parent process freezes it there.
+    On order, the contender reports that it is at the window and waits there, and the parent process freezes it there.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -86,7 +92,10 @@ class Windows:
         self._waiting: dict[int, asyncio.Future[str]] = {}
 
     async def stand(self, number: int, role: str, moment: str, **what: Any) -> str:
-        """Wait for the order to go on. Returns a text that names who has taken over meanwhile; empty if nobody has."""
+        """Report this window and wait for the order to go on, or until the limit.
+
+        Returns a text that names who has taken over meanwhile; empty if nobody has.
+        """
         going: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting[number] = going
         tell("window", window=number, role=role, moment=moment, **what)

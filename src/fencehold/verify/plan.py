@@ -35,7 +35,7 @@ HOOK_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """All a run needs to know."""
+    """All settings of one run."""
 
     url: str
     for_s: float = 60.0
@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def lease_s(self) -> float:
-        """The duration of a lease: short, so that a run has many leases."""
+        """Return the duration of a lease in seconds: short, so that a run has many leases."""
         return min(max(self.for_s / 30, LEASE_S[0]), LEASE_S[1])
 
     @property
@@ -79,7 +79,7 @@ def plan(
     failover_hook: str | None = None,
     hook_limit: Duration = HOOK_LIMIT_S,
 ) -> Plan:
-    """Return a checked plan. Raises ConfigurationError if a setting is wrong; opens nothing."""
+    """Check the settings and return them as a plan. Raises ConfigurationError if a setting is wrong; opens nothing."""
     made = Plan(
         url, _within(lasts), _count(contenders), known_faults(faults), pause_hook, failover_hook,
         seconds(hook_limit, "--hook-limit"),
@@ -94,7 +94,10 @@ def plan(
 
 
 def known_faults(text: str) -> tuple[str, ...]:
-    """Return the faults of a comma-separated list, each once; `none` means no fault. Raises ConfigurationError."""
+    """Return the faults of a comma-separated list, each once; `none` means no fault.
+
+    Raises ConfigurationError if the text names an unknown fault, or nothing.
+    """
     asked = [word.strip().lower() for word in text.split(",") if word.strip()]
     if asked == ["none"]:
         return ()

@@ -1,6 +1,6 @@
 """Writes the verdict as one HTML page: no script, nothing loaded from elsewhere, every text from outside escaped.
 
-In it is one SVG picture of who held what, and what was done to whom.
+The page has one SVG picture: who held which lease or lock when, and which faults were done to which contender.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LEGEND = (
 
 
 def page(verdict: Verdict) -> str:
-    """Return the whole page as HTML."""
+    """Return the verdict as one whole HTML page."""
     plan = verdict.plan
     title = f"fencehold verify: {plan.label}"
     parts = [
@@ -166,7 +166,7 @@ def _fault(fault: Fault, began_s: float) -> str:
 
 
 def timeline(verdict: Verdict) -> str:
-    """Return the picture as SVG; texts in it are escaped."""
+    """Return an SVG picture of the run: one row per lease, lock and contender over time. Texts in it are escaped."""
     picture = _Picture(verdict)
     body = "".join(picture.drawn())
     return (
@@ -259,13 +259,13 @@ class _Picture:
 
 
 def _colour(who: str) -> str:
-    """Return the colour of a contender, the same for all its processes."""
+    """Return the colour of a contender, by its place in the list: it is the same for all its processes."""
     digits = who.removeprefix("c").partition("-")[0]
     return COLOURS[(int(digits) - 1) % len(COLOURS)] if digits.isdigit() else OTHER
 
 
 def _step(lasted_s: float) -> float:
-    """The seconds between two marks of the time axis: a round number, for about twelve marks."""
+    """Return the seconds between two marks of the time axis: a round number, for about twelve marks or fewer."""
     for step_s in (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600):
         if lasted_s / step_s <= TICKS:
             return float(step_s)

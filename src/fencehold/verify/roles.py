@@ -1,8 +1,8 @@
 """What a contender keeps for longer than its lease lasts: events that it has claimed, items that it holds.
 
 Each of these parts uses the public API. Besides, each runs loops that call the backend's statements directly: they
-handle claims slowly, or keep a claim or an item until another process has it, and complete or save it only then. So
-only the database decides whether to accept that.
+handle claims slowly, or keep a claim or an item until another process has it, and complete or save it only then. So no
+check of the library's own clock stops such a late call: only the database decides whether to accept it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ SAVES = 2
 
 
 class Role(Generic[P]):
-    """A part that keeps something for longer than its lease. If ordered to, it stands still at a window."""
+    """A part of a contender that keeps events or items for longer than their lease.
+
+    If it is ordered to, it stands still at its next window: a moment between a check and a write, to be frozen there.
+    """
 
     name: ClassVar[str]  # of the order, and of the window that it opens
 
@@ -55,7 +58,10 @@ class Role(Generic[P]):
 
     @asynccontextmanager
     async def window(self, moment: str, **what: Any) -> AsyncIterator[None]:
-        """Stand still before the block if that was ordered, and report when the block has ended."""
+        """Stand still before the block if an order asked for that, and then report when the block has ended.
+
+        `moment` and `what` describe the place to the parent process.
+        """
         order, self._ordered = self._ordered, None
         if order is not None:
             await self._windows.stand(order["window"], self.name, moment, **what)
@@ -72,7 +78,7 @@ async def repeated(turn: Callable[[], Awaitable[None]], pause_s: Callable[[], fl
 
 
 async def found(look: Callable[[], Awaitable[T | None]], limit_s: float, every_s: float) -> T | None:
-    """Call `look` until it returns something, and return that; None if it takes too long."""
+    """Call `look` until it returns something, and return that; None if it takes longer than `limit_s`."""
     until_s = boottime_s() + limit_s
     while boottime_s() < until_s:
         with suppress(FenceholdError):
@@ -83,7 +89,7 @@ async def found(look: Callable[[], Awaitable[T | None]], limit_s: float, every_s
 
 
 class DeliberateError(Exception):
-    """Some handlers fail, so that failures are part of the run."""
+    """Raised by some handlers on purpose, so that failures are part of the run."""
 
 
 class Claiming(Role[Events]):
@@ -125,7 +131,10 @@ class Claiming(Role[Events]):
         return (await self._part.port.turn([], ask, self._brief.lease_s)).claims
 
     async def _claim_and_finish(self) -> None:
-        """Handle claims slowly, so that an earlier claimant can come back meanwhile; at the end of the run at once."""
+        """Claim events, handle them slowly and complete them, so that an earlier claimant can come back meanwhile.
+
+        At the end of the run it claims more events at once, and does not wait.
+        """
         claims = await self._claimed(CALM_BATCH if self._is_calm else 1, self._brief.lease_s)
         if claims and not self._is_calm:
             await asyncio.sleep(0.6 * self._brief.lease_s)
@@ -141,7 +150,7 @@ class Claiming(Role[Events]):
                 await self._complete_late(claim)
 
     async def _complete_late(self, claim: Claim) -> None:
-        """Wait until another has the event, and only then complete it."""
+        """Wait until another process has the event, and only then complete it with the old claim; report the answer."""
         lease_s = self._brief.lease_s
         row = await found(lambda: self._successor(claim), 3 * lease_s, lease_s / 40)
         if row is None:
@@ -177,9 +186,9 @@ class Holding(Role[ItemStore]):
         tell("item_left", item=item.id, token=item.token)
 
     async def _overstay(self) -> None:
-        """Save an item after its lease has ended, with another holder id and by the backend's statements.
+        """Hold an item beyond its lease, and save it when another holder has it; report the answer.
 
-        So only the database decides whether to accept it.
+        It uses another holder id and the backend's statements, so only the database decides whether to accept the save.
         """
         items, lease_s = self._part, self._brief.lease_s
         row = await items.leases.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
@@ -201,5 +210,5 @@ class Holding(Role[ItemStore]):
 
 
 def document(token: int, number: int) -> dict[str, int]:
-    """Return the document to save. It holds the saver's token: so a save under another's lease shows."""
+    """Return the document to save. It holds the saver's token, so that a save under another's lease is seen."""
     return {"token": token, "number": number}

@@ -1,4 +1,7 @@
-"""A whole run: make the place, start the contenders, inject faults, end them, judge. Cleans up however it ends."""
+"""A whole run: make the run's schema or file, start the contenders, inject faults, end them, judge.
+
+Always cleans up.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ HOOK_AT = {"pause-hook": 0.25, "failover-hook": 0.55}  # parts of the run's time
 
 
 class Progress(Protocol):
-    """Receives the progress of a run."""
+    """Receives the progress of a run, to show it to the user."""
 
     def say(self, text: str) -> None: ...
 
@@ -38,7 +41,10 @@ class Progress(Protocol):
 
 
 def scratch_of(plan: Plan) -> Scratch:
-    """The kind of place that fits the database; its driver is imported only then."""
+    """Return the scratch place (the run's own schema or file) that fits the database.
+
+    Its driver is imported only then.
+    """
     if plan.database == "sqlite":
         from fencehold.verify.scratch.sqlite import SqliteScratch
 
@@ -49,7 +55,10 @@ def scratch_of(plan: Plan) -> Scratch:
 
 
 async def run(plan: Plan, progress: Progress) -> Verdict:
-    """Run the plan and return the verdict. After an error nothing is left behind either."""
+    """Run the plan and return the verdict.
+
+    After an error, too, the contenders are ended and the run's schema or file removed.
+    """
     began_s = boottime_s()
     async with _place(plan, progress) as (scratch, left):
         journal = Journal(lambda fault: progress.fault(fault.began_s - began_s, fault), began_s)
@@ -80,7 +89,10 @@ def _not_tested(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @asynccontextmanager
 async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch, list[str]]]:
-    """Yield the run's own schema or file, and a list; remove it at the end. The list then has what was not removed."""
+    """Make the run's own schema or file, yield it with a list, and remove it at the end.
+
+    The list then holds a text about what could not be removed; it is empty if nothing is left.
+    """
     scratch = scratch_of(plan)
     left: list[str] = []
 
@@ -139,7 +151,7 @@ async def _performed(plan: Plan, scratch: Scratch, journal: Journal, progress: P
 
 
 async def _watched(work: Coroutine[Any, Any, Any], others: Sequence[asyncio.Task[Any]]) -> Any:
-    """Return the result of `work`. An error of one of the others cancels `work` and is raised."""
+    """Return the result of `work`. If one of the tasks in `others` fails, cancel `work` and raise that task's error."""
     task = asyncio.ensure_future(work)
     pending = {task, *(other for other in others if not other.done())}
     try:
@@ -188,7 +200,7 @@ async def _feed(plan: Plan, scratch: Scratch, store: fencehold.Store, journal: J
 
 
 async def _drained(scratch: Scratch, journal: Journal) -> None:
-    """Wait until every event is finished, but not for ever: an event that is slow is not lost."""
+    """Wait until every event is finished, for at most DRAIN_LIMIT_S: an event that is slow is not lost."""
     until_s = boottime_s() + DRAIN_LIMIT_S
     while boottime_s() < until_s:
         left = sum(status not in ("COMPLETED", "DEAD_LETTER") for _, status in await scratch.rows("events"))

@@ -1,4 +1,4 @@
-"""Makes evidence of the journal and of the database's own records, and judges it by the invariants."""
+"""Turns the journal and the database's own records into evidence, and judges the evidence by the invariants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from fencehold.verify.scratch.place import Scratch
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a run. `passed`: every invariant held, none was broken or left untested, and no hook failed."""
+    """The result of a run. `passed`: every invariant held, none was broken or left untested, and no hook failed.
+
+    A hook is a command of the user's own that ran during the run. `left_behind` says what could not be removed.
+    """
 
     plan: Plan
     findings: Sequence[Finding]
@@ -40,7 +43,7 @@ class Verdict:
 
     @property
     def failed_hooks(self) -> list[HookRun]:
-        """The hooks that failed: what they were to do was perhaps not done, and so not tested."""
+        """The hooks (the user's commands) that failed: what they were to do was perhaps not done, and so not tested."""
         return [hook for hook in self.hooks if hook.exit_code != 0]
 
     @property
@@ -55,9 +58,9 @@ class Verdict:
 
 
 async def gathered(scratch: Scratch, journal: Journal) -> ev.Evidence:
-    """Return all evidence. Reads the database, after the contenders have ended.
+    """Return all evidence of the run. Reads the database, so it is called after the contenders have ended.
 
-    The columns of the statements and the fields of the reports are those of the evidence, in its order.
+    The columns of the statements and the fields of the reports have the order of the evidence's fields.
     """
     rows = {name: await scratch.rows(name) for name in ROWS}
     return ev.Evidence(
@@ -81,7 +84,10 @@ ROWS = ("lease_changes", "writes", "counters", "events", "event_changes", "item_
 
 
 def findings(evidence: ev.Evidence, has_locks: bool) -> list[Finding]:
-    """Judge the invariants that this database can have; without advisory locks, leave out those about them."""
+    """Judge the evidence and return one finding per invariant.
+
+    Without advisory locks, those about locks are left out.
+    """
     return [one for one in judge(evidence) if has_locks or not one.invariant.needs_lock]
 
 
@@ -100,7 +106,10 @@ def grants(journal: Journal) -> list[Granted]:
 
 
 def beliefs(journal: Journal) -> Iterator[Believed]:
-    """Yield when leaders believed that they led: from a grant until the reported end, the last deadline, or death."""
+    """Yield, for each term, the interval in which its leader believed that it led.
+
+    It lasts from the grant until the reported end, the last deadline, or the death of the process.
+    """
     terms: dict[tuple[str, str, int], list[Any]] = {}
     for said in journal.of_kind("acquired", "trusts", "ended"):
         terms.setdefault((said["name"], said.who, said["epoch"]), []).append(said)
@@ -115,10 +124,10 @@ def beliefs(journal: Journal) -> Iterator[Believed]:
 
 
 def lock_beliefs(journal: Journal) -> Iterator[Believed]:
-    """Yield when processes believed that they held the lock: from the first to the last look that saw it held.
+    """Yield the intervals in which processes believed that they held the lock: while `is_leader` was seen true.
 
     When a session was cut or a server was switched over, the lock is free a moment before its holder can know, as the
-    lock's documentation states: the time after that is not counted.
+    lock's documentation states: the time after the cut is not counted.
     """
     cuts = [fault for fault in journal.faults if fault.detail.startswith("reset") or not fault.who]
     for who, since_s, until_s in _spans(journal):

@@ -1,7 +1,8 @@
 """Fenced writes with the key of a term alone: only the database decides whether they are accepted.
 
 The library's own clock would refuse a late write before it is sent, and so hide a fence that does not work. The
-statements of a run are in .sql files: `{schema}.` is replaced, `:parameters` are put into the driver's style.
+statements of a run are in .sql files: `{schema}.` is replaced by the run's schema, `:parameters` are put into the
+driver's style.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 
 
 class RunStatements:
-    """The statements of one dialect for one schema; item access by file name."""
+    """The SQL statements of one dialect for one schema. `statements[name]` is the statement in the file `name.sql`."""
 
     def __init__(self, dialect: str, schema: str = "") -> None:
         assert not schema or _SCHEMA.fullmatch(schema), "the run chose its name itself"
@@ -44,7 +45,7 @@ class RunStatements:
         return self._style("\n".join(lines).strip().removesuffix(";"))
 
     def script(self, name: str) -> str:
-        """Several statements as one text, which has no parameters."""
+        """Return a file of several statements as one text, which has no parameters."""
         return self._texts[name]
 
 
@@ -54,24 +55,27 @@ Begin = Callable[[], AbstractAsyncContextManager[Transaction]]
 
 
 async def straight_on() -> None:
-    """Return at once, for a write that must not stand still."""
+    """Return at once: the default for `fenced` and `written`, for a write that must not stand still."""
 
 
 class Side(Protocol):
     """A connection to the database that is the user's own, not the library's."""
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
-        """Run all steps in one transaction. Commits, and returns True, only if the first step changed a row."""
+        """Run all steps in one transaction.
+
+        Commits and returns True only if the first step changed a row; else returns False.
+        """
 
 
 class Writer:
-    """Adds a line to the log and 1 to the counter of a lease, in one fenced transaction."""
+    """Adds a line to the run's log table and 1 to the counter of a lease, in one fenced transaction."""
 
     def __init__(self, backend: Backend, statements: RunStatements, side: Side, limit_s: float) -> None:
         self._backend, self._statements, self._side, self._limit_s = backend, statements, side, limit_s
 
     async def write(self, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on) -> bool | None:
-        """Write in a fenced transaction. True: committed; False: refused; None: no answer.
+        """Write in a fenced transaction. Returns True: committed; False: refused; None: no answer, so it may be either.
 
         `fenced` is awaited when the fence is taken, `written` after the statements, before the commit.
         """
@@ -82,7 +86,7 @@ class Writer:
     async def write_in(
         self, begin: Begin, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on
     ) -> bool | None:
-        """Do the same as `write`, in the fenced transaction that `begin` opens."""
+        """Write in the fenced transaction that `begin` opens; arguments and result are those of `write`."""
         write_id = secrets.token_hex(8)
         outcome: bool | None = None
         try:
@@ -101,7 +105,10 @@ class Writer:
         return outcome
 
     async def write_guarded(self, key: TermKey) -> bool | None:
-        """Write by `guard()`: a condition in the caller's own statement on the caller's own connection."""
+        """Write by `guard()`: the lease is a condition in the caller's own statement on the caller's own connection.
+
+        Returns True: committed; False: refused; None: no answer, so it may be either.
+        """
         write_id = secrets.token_hex(8)
         guard = self._backend.fences.guard(key)
         (count, params), note = self.steps(key, write_id)

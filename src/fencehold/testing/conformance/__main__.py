@@ -1,4 +1,4 @@
-"""Runs pytest with these arguments, and prints the matrix of rules after it."""
+"""Runs pytest with the arguments of the command line, and prints the matrix of rules after it."""
 
 from __future__ import annotations
 

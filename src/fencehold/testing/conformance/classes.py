@@ -1,4 +1,4 @@
-"""Every class of the suite, and the one entry: a subclass of Suite holds each class that applies to one backend."""
+"""Every class of tests of the suite, and `Suite`: a subclass of Suite has each class that applies to one backend."""
 
 from __future__ import annotations
 
@@ -96,10 +96,11 @@ class Suite:
                 test_limit_s = 120.0
 
     The traits of `harness` declare what the store can do, and tests that need more are not collected. The fixture
-    `harness`, in the module or in the class, gives each test a harness of its own.
-    A class in the body replaces the suite's class of that name: for marks, a limit, or more tests.
-    `only` names classes, `leave_out` classes ("ItemCrowd") or tests ("ItemCrowd.test_...") with the reason.
-    `limit_s` is the limit of each test. Raises TypeError if a name is unknown or names what does not apply anyway.
+    `harness`, in the module or in the class, gives each test a harness of its own. A class in the body, such as
+    `TestWalk`, replaces the suite's class of that name: for marks, a limit, or more tests. `only` names the classes to
+    collect. `leave_out` maps classes ("ItemCrowd") or tests ("ItemCrowd.test_...") that are not to be collected to the
+    reason. `limit_s` is the time limit of each test. Raises TypeError if a name is unknown, or names a class or test
+    that does not apply to the store anyway.
     """
 
     traits: ClassVar[Traits]
@@ -132,7 +133,10 @@ class Suite:
 
     @classmethod
     def _add(cls, tests: type[HarnessTests], limit_s: float | None) -> None:
-        """Put the class here, without the tests that do not apply; pytest collects nothing that is None."""
+        """Add this class of tests to the suite.
+
+        Its tests that do not apply are set to None, so that pytest skips them.
+        """
         name = f"Test{tests.__name__}"
         part: Any = vars(cls).get(name) or type(name, (tests,), {"__module__": cls.__module__})
         part.suite = cls
@@ -145,7 +149,7 @@ class Suite:
 
 
 def parts(tests: type[HarnessTests]) -> Iterator[tuple[str, object]]:
-    """The class and each of its tests, by name."""
+    """Yield the class, and then each of its tests, each with its name."""
     yield tests.__name__, tests
     for name in dir(tests):
         if name.startswith("test_") and callable(getattr(tests, name)):

@@ -59,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def rules_of(item: pytest.Item, given: Mapping[str, Any]) -> set[str]:
-    """The rules that the test's oracle applied, and those that the test or its class names."""
+    """Return the rules that the test's oracle applied, and the rules that the test or its class names."""
     numbered = re.match(r"test_rule_(\d{3})_(\d{3})_", item.name)
     rules = {f"RULE-{numbered[1]}-{numbered[2]}"} if numbered else set()
     for part in (getattr(item, "function", None), getattr(item, "cls", None)):
@@ -68,7 +68,7 @@ def rules_of(item: pytest.Item, given: Mapping[str, Any]) -> set[str]:
 
 
 def store_of(given: Mapping[str, Any]) -> str:
-    """The store that the test ran on, by its harness or by a URL that it was given; empty: not known."""
+    """Return the store that the test ran on, by its harness or by a URL that the test was given; empty: not known."""
     if isinstance(harness := given.get("harness"), Harness):
         return harness.traits.store
     schemes = (value.partition("://")[0] for value in given.values() if isinstance(value, str))
@@ -76,7 +76,7 @@ def store_of(given: Mapping[str, Any]) -> str:
 
 
 class Matrix:
-    """The pytest plugin: notes which tests were collected and which rules each one proved, and prints the tables."""
+    """The pytest plugin: notes which tests were collected and which rules each test proved, and prints the tables."""
 
     def __init__(self) -> None:
         self._can: dict[str, set[Can]] = {}  # by store; everything, if only a URL names the store
@@ -125,7 +125,7 @@ class Matrix:
             yield f"{store}: {why}: {', '.join(names)}"
 
     def _tables(self) -> dict[str, list[str]]:
-        """The rules to show, by table; those of specification 001 if a test that was run names them."""
+        """Return the rules to show, by table; the rules of specification 001 only if a test that was run names them."""
         tables = {title: [f"{title} {rule}" for rule in rules] for title, (_, rules) in TABLES.items()}
         named = {rule for rule, _ in [*self._proved, *self._failed]} - {*NEEDED}
         return tables | ({"specification 001": sorted(named)} if named else {})

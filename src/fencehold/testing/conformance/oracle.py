@@ -1,6 +1,7 @@
 """Shared by the oracles of leases, events and items, and by the pairs and random walks that compare stores with them.
 
-An oracle computes from a rule table what a store must answer.
+An oracle computes from a rule table what a store must answer. A pair has clients of a store and an oracle. A random
+walk is a sequence of random calls of a pair.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class Rule(Protocol):
 
 
 class RuleOracle:
-    """`fired` are the rules that applied, `refused` the states and verbs that no rule allowed.
+    """Computes from a rule table what a store must answer; a subclass for leases, events and items each.
 
+    `fired` has the rules that allowed a verb, `refused` the pairs of state and verb that no rule allowed. The set
     `applied` gets the fired rules too, with the name of their table: for the matrix of rules.
     """
 
@@ -54,7 +56,7 @@ class RuleOracle:
         self._applied = applied
 
     def decided(self, row: Hashable, rule: Rule | None, state: Enum, verb: Enum) -> None:
-        """Record what the table decided on this row."""
+        """Record what the table decided on this row: `rule` allowed the verb; None: no rule did."""
         self.last_rule[row] = rule.id if rule else None
         if rule:
             self.fired.add(rule.id)
@@ -63,7 +65,7 @@ class RuleOracle:
             self.refused.add(f"{state.value}.{verb.value}")
 
     def check_last(self, row: Hashable, rule: str, allowed: bool) -> None:
-        """Check that the last verb on this row was allowed by this rule, or refused."""
+        """Check that the last verb on this row was allowed by this rule, or, if `allowed` is false, refused."""
         assert self.last_rule.get(row) == (rule if allowed else None), "the table and this case do not agree"
 
 
@@ -75,7 +77,7 @@ class Case(Protocol):
 
 
 def check_cases(cases: Collection[Case], rules: Collection[Rule]) -> None:
-    """Check that each rule of the table is allowed once and refused once."""
+    """Check that the cases have each rule of the table once allowed and once refused."""
     for allowed in (True, False):
         assert {case.rule for case in cases if case.allowed is allowed} == {rule.id for rule in rules}
 
@@ -85,7 +87,7 @@ def check_all_fired(fired: Collection[str], rules: Collection[Rule]) -> None:
 
 
 def agree(got: Answer | ItemAnswer | None, expected: Answer | ItemAnswer | None, what: str) -> None:
-    """Fail unless both are the same kind of answer about the same row."""
+    """Fail unless the store's answer and the oracle's are of the same kind and about the same row."""
     match got, expected:
         case ((Refusal() | ItemRefusal()), (Refusal() | ItemRefusal())):
             assert got.reason == expected.reason, f"{what}: refused as {got.reason}, the table says {expected.reason}"
@@ -110,7 +112,7 @@ R = TypeVar("R", bound=RuleOracle)
 
 
 class ClientsAndOracle(Generic[C, R]):
-    """Clients of one store whose clock stands still at `now`, and the oracle that says what they must answer."""
+    """A pair: clients of one store whose clock stands still at `now`, and the oracle that knows the right answers."""
 
     def __init__(self, harness: Harness, clients: Sequence[C], oracle: type[R]) -> None:
         self.harness = harness
@@ -126,13 +128,13 @@ class ClientsAndOracle(Generic[C, R]):
 
     @property
     def client(self) -> C:
-        """Returns another client each time: any client may continue what another one began."""
+        """Another client at each access, in turn: any client may continue what another client began."""
         self._calls += 1
         return self.clients[self._calls % len(self.clients)]
 
 
 class RandomWalk(ABC):
-    """Makes random calls of `pairs` and compares each answer with the oracle's. A failure shows the last calls."""
+    """Makes random calls of `pairs`, which compare each answer with the oracle's. A failure shows the last calls."""
 
     goes_back: ClassVar[float] = 0.0  # how often the clock may jump back
 
@@ -143,11 +145,11 @@ class RandomWalk(ABC):
 
     @abstractmethod
     def moves(self) -> Mapping[Move, int]:
-        """The moves that may come next, each with its weight."""
+        """Return the moves (random calls) that may come next, each with its weight."""
 
     @abstractmethod
     def edges(self) -> Iterable[dt.datetime | None]:
-        """The instants at which something lapses, or becomes due."""
+        """Return the instants at which something lapses or becomes due; None is ignored."""
 
     async def walk(self, steps: int) -> None:
         for step in range(steps):
@@ -159,7 +161,7 @@ class RandomWalk(ABC):
                 raise
 
     async def move_clock(self) -> None:
-        """Set the clock, mostly to one of the edges or a tick beside it, where off-by-one errors show."""
+        """Set the clock, mostly to an instant of `edges` or a tick beside it, where off-by-one errors show."""
         now, tick = self._clocks[0].now, self._clocks[0].tick
         near = [edge + n * tick for edge in self.edges() if edge is not None for n in (-1, 0, 1)]
         if self.random.random() >= self.goes_back:
@@ -175,6 +177,6 @@ class RandomWalk(ABC):
         self.trail.append(call)
 
     async def call(self, verb: Callable[A, Awaitable[T]], *args: A.args, **options: A.kwargs) -> T:
-        """Make this call and return its answer. If the walk fails, the failure shows the call."""
+        """Make this call and return its answer. If the walk fails later, the failure shows the call."""
         self.note(f"{verb.__name__}{args} {options or ''}")
         return await verb(*args, **options)

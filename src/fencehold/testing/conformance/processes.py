@@ -1,7 +1,7 @@
 """Real processes that use one store at once: how the test starts them, and what each of them does.
 
-Each gets its order as JSON in the first line of its standard input. The order's field `part` names a Part, such as
-`leases.crowd:PART`.
+Each process gets its order as JSON in the first line of its standard input. The order's field `part` names a Part, such
+as `leases.crowd:PART`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READY = b"ready\n"
 
 @dataclass(frozen=True)
 class Part(Generic[C]):
-    """What a process does: connects clients, lets each of them work as ordered, and closes them."""
+    """What each process does: `connected` connects a client, `work` does what is ordered, `close` closes the client."""
 
     connected: Callable[[Backend, Order], Awaitable[C]]
     work: Callable[[C, Order, str], Awaitable[list[int]]]
@@ -33,9 +33,9 @@ class Part(Generic[C]):
 
 
 async def told_by_processes(harness: Harness, part: str, count: int, order: Order) -> list[list[int]]:
-    """Start `count` processes that run this part; return the numbers that each of them printed.
+    """Start `count` processes that run this part; return for each process the numbers that it printed.
 
-    They begin at the same moment, when all of them are connected.
+    The processes begin their work at the same moment, when all of them are connected.
     """
     order = {"part": part, "maker": harness.remote.maker, "argument": harness.remote.argument, **order}
     processes = [await _started(harness, {**order, "process": number}) for number in range(count)]
@@ -59,7 +59,10 @@ async def _started(harness: Harness, order: Order) -> asyncio.subprocess.Process
 
 
 async def _outcome(process: asyncio.subprocess.Process) -> list[int]:
-    """Let the process begin, and return the numbers that it prints at its end."""
+    """Let the process begin its work, and return the numbers that it prints at its end.
+
+    Fails if its exit code is not 0.
+    """
     stdout, stderr = await process.communicate(b"go\n")
     assert process.returncode == 0, stderr.decode()
     return [int(number) for number in json.loads(stdout)]
@@ -76,7 +79,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def take_part() -> None:
-    """Connect clients, wait for the start, let them work, and print what they return."""
+    """Do the part of this process: connect clients, wait for the start, let the clients work, print their numbers."""
     order = json.loads(await asyncio.to_thread(sys.stdin.readline))
     part: Part[Any] = _named(f"{__package__}.{order['part']}")
     make = _named(order["maker"])(order["argument"])
@@ -92,7 +95,7 @@ async def take_part() -> None:
 
 
 def _named(path: str) -> Any:
-    """The object at `module:name`."""
+    """Return the object that `path` names as `module:name`."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 

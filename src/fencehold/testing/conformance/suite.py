@@ -1,4 +1,4 @@
-"""Runs each test of the suite in an event loop of its own; opens the harness in it before, and closes it after."""
+"""Runs each test of the suite in an event loop of its own; opens the harness before the test, closes it after."""
 
 from __future__ import annotations
 
@@ -31,25 +31,29 @@ SupplyForDoor = Callable[[Harness, Door], Awaitable[object]]
 
 
 def needs(*abilities: Can) -> Callable[[S], S]:
-    """Mark a class of tests, or one test: only for a store that can do all of these. A subclass inherits it."""
+    """Mark a class of tests, or one test: it applies only to a store that can do all of these.
+
+    Subclasses inherit the mark.
+    """
     return _marked("needs", abilities)
 
 
 def unless(*abilities: Can) -> Callable[[S], S]:
-    """Mark a class of tests, or one test: only for a store that can do none of these."""
+    """Mark a class of tests, or one test: it applies only to a store that can do none of these."""
     return _marked("unless", abilities)
 
 
 def proves(*rules: str) -> Callable[[S], S]:
-    """Mark a class of tests, or one test: it proves these rules, beside those that its oracle applies.
+    """Mark a class of tests, or one test: it proves these rules, and also the rules that its oracle applies.
 
-    A rule of a table is named after it ("fences live.fence.is_holder"), one of specification 001 "RULE-020-001".
+    The rules of a table are written with the table's name ("fences live.fence.is_holder"), those of specification 001
+    by their number ("RULE-020-001").
     """
     return _marked("proves", rules)
 
 
 def why_not(subject: object, can: Collection[Can]) -> str:
-    """Return the first reason why the subject does not apply to a store that can do these; empty: it applies."""
+    """Return the first reason why a class or test does not apply to a store with these abilities; empty: it applies."""
     missing = (f"needs {one.value}" for one in Can if one in getattr(subject, "needs", ()) and one not in can)
     present = (f"only without {one.value}" for one in Can if one in getattr(subject, "unless", ()) and one in can)
     return next(itertools.chain(missing, present), "")
@@ -67,9 +71,10 @@ class HarnessTests:
     """Base of every class of tests; works with pytest alone, whatever plugins are there.
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
-    named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
-    kind of connection that callers may use, and each run gets new values of what `supplies_for_door` names. If it also
-    has the argument `other`, the connections are those to that other database.
+    named in `supplies` are made in the test's own event loop. A test with the argument `door` (one kind of connection)
+    is run once with each kind that callers may use, and each run gets new values of what `supplies_for_door` names. If
+    the test also has the argument `other` (a harness of another database), the connections are those to the other
+    database.
     """
 
     test_limit_s: ClassVar[float] = 55.0
@@ -83,7 +88,7 @@ class HarnessTests:
                 setattr(cls, name, in_own_loop(test, cls.supplies, cls.supplies_for_door))
 
     async def ready(self, harness: Harness) -> None:
-        """Prepare a test, in its event loop: the namespace is empty, and its table of leases is made."""
+        """Prepare a test, in its event loop: make an empty namespace and its table of leases."""
         await harness.open()
 
 
@@ -135,13 +140,13 @@ class WithoutLeases(HarnessTests):
 
 
 async def client_at_start(harness: Harness) -> Backend:
-    """One more client, and the store's clock stands at START."""
+    """Return one more client of the harness, and stop the store's clock at START."""
     await harness.set_clock(START)
     return await harness.client()
 
 
 async def held_by_ada(harness: Harness) -> TermKey:
-    """The key of the first term of the lease "job", which began at START and was granted to yet another client."""
+    """Return the key of the lease "job" in its first term, which began at START and was granted to a new client."""
     return await take(await client_at_start(harness), "job", "ada")
 
 
@@ -162,7 +167,7 @@ def ask(name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> As
 
 @contextmanager
 def refused_with(code: str, hint: str = "") -> Iterator[None]:
-    """Check that the block raises a ConfigurationError with this code, whose hint says this."""
+    """Check that the block raises a ConfigurationError with this code, and that its hint contains `hint`."""
     with pytest.raises(ConfigurationError) as caught:
         yield
     assert caught.value.code == code
@@ -170,14 +175,14 @@ def refused_with(code: str, hint: str = "") -> Iterator[None]:
 
 
 async def refused_without_tables(calls: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Check that each call raises `schema_missing`, with a hint that says what makes the tables."""
+    """Check that each call raises a ConfigurationError `schema_missing`, whose hint says how to make the tables."""
     for call in calls:
         with refused_with("schema_missing", hint="init"):
             await call()
 
 
 def granted(answer: Answer) -> Lease:
-    """Return the lease, or fail and show what came instead."""
+    """Return the lease if the answer is a grant; else fail and show the answer."""
     assert isinstance(answer, Lease), f"not granted: {answer}"
     return answer
 
@@ -200,13 +205,13 @@ async def row(backend: Backend, name: str) -> Lease:
 
 
 def plenty() -> float:
-    """A long remaining time of the term: so the local clock refuses nothing, only the store can."""
+    """Return an hour as the remaining time of a term: so the local clock refuses nothing, only the store can."""
     return 3600.0
 
 
 @contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Add the note to any error of the block."""
+    """Add the note to any error that the block raises."""
     try:
         yield
     except BaseException as error:
@@ -216,7 +221,7 @@ def noted(note: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def begun(door: Door) -> AsyncIterator[Caller]:
-    """A connection of this kind whose transaction has begun."""
+    """Open a connection of this kind, begin a transaction on it, and give it to the block."""
     async with door.open() as caller:
         await caller.begin()
         yield caller

@@ -1,4 +1,4 @@
-"""`python -m fencehold.testing.simulation`."""
+"""Runs `python -m fencehold.testing.simulation`: the command line of the simulation, see `sweep.main`."""
 
 import sys
 

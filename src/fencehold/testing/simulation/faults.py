@@ -1,7 +1,7 @@
-"""Faults planted on purpose: each breaks one part of the product, and the simulation must find every one of them.
+"""Errors that are planted on purpose: each breaks one part of the product, and the simulation must find each of them.
 
-They exist to show that a clean run means something. Each is put in for one run and taken out again; the product's own
-code has no switch for any of them.
+They exist to show that a clean run means something. Each error is put in for one run and taken out again; the product's
+own code has no switch for any of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STILL_S = 5.0
 
 
 def answering(answer: Any) -> Callable[..., Any]:
-    """Return a function that ignores its arguments and returns this answer."""
+    """Return a function that ignores its arguments and returns `answer`."""
     return lambda *asked: answer
 
 
@@ -125,7 +125,7 @@ async def _bodies_not_awaited(bodies: TermBodies, limit_s: float) -> bool:
 
 
 def _next_with_one_jump(epoch: int | None, last: Place, now: Place) -> int:
-    """A wrong `next_epoch`: it jumps once, however many timelines lie between."""
+    """Return the next epoch, wrongly: it jumps once at most, however many promotions of standbys lie between."""
     lift = places.EPOCH_JUMP * min(1, places.decide(last, now).jumps(last, now))
     return 1 + lift if epoch is None else epoch + (lift or 1)
 
@@ -228,7 +228,10 @@ RESULTS = frozenset({events.Verb.RENEW, events.Verb.COMPLETE, events.Verb.FAIL, 
 
 
 def _rules(of: frozenset[events.Verb], instead: Callable[[events.Stored, events.Request], bool]) -> tuple[Patch, ...]:
-    """The rule table with another condition for these verbs. FAIL and REAP still check whether tries are left."""
+    """Return patches of the outbox's rule table: the rules of the verbs in `of` get the condition `instead`.
+
+    The rules of FAIL and REAP still check, besides, whether tries are left.
+    """
 
     def changed(rule: events.Rule) -> events.Rule:
         if rule.on not in of:
@@ -285,7 +288,7 @@ OF_OUTBOX: Faults = {
 
 
 def _unchecked(verb: items.Verb) -> tuple[Patch, ...]:
-    """The rule table in which anybody may call this verb on an item that somebody else holds."""
+    """Return patches of the items' rule table: anybody may call `verb` on an item that somebody else holds."""
     changed = (replace(r, when=always) if (r.source, r.on) == (items.Row.LIVE, verb) else r for r in items.RULES)
     return ((items, "RULES", tuple(changed)),)
 
@@ -329,7 +332,7 @@ OF_ITEMS: Faults = {
 
 @contextmanager
 def planted(patches: Sequence[Patch]) -> Iterator[None]:
-    """Plant a fault in the product's classes until the block ends."""
+    """Put the patches, which break the product on purpose, into its classes and modules, until the block ends."""
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
     try:
         for owner, name, broken in patches:

@@ -1,6 +1,7 @@
-"""Fenced transactions in the simulation, for leases and for locks with an epoch: they can be lost, or stay open.
+"""Fenced transactions in the simulation, for leases and for locks with an epoch.
 
-What reaches the store is executed at that instant, whether or not its sender still waits.
+A request, its answer or the commit may be lost, and a transaction may stay open. What reaches the store is executed at
+the instant of its arrival, whether or not the sender still waits for the answer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ WRITE_LIMIT_S = 3.0
 
 
 class FenceReferee(Referee):
-    """Judges accepted writes: none may have an older epoch than the one before."""
+    """A referee that judges accepted fenced writes: no write may have an older epoch than the write before it."""
 
     def __init__(self, loop: SimulationLoop, trace: Trace) -> None:
         super().__init__(loop, trace)
@@ -47,7 +48,7 @@ class FenceReferee(Referee):
 
 @dataclass(eq=False)
 class OpenTransaction:
-    """A fenced transaction. While it is open, nobody can take the lease over."""
+    """An open fenced transaction at the store. While it is open, nobody can take its lease over."""
 
     key: TermKey
     is_open: bool = True
@@ -55,7 +56,7 @@ class OpenTransaction:
 
 
 class FencedStore:
-    """The memory backend's lease rows on virtual time, and the fenced transactions on one of them."""
+    """The simulated store: the memory backend's lease rows on virtual time, and fenced transactions on one row."""
 
     #: How writes are checked: "epoch" as the product does it, or broken on purpose.
     fence: ClassVar[str] = "epoch"
@@ -71,11 +72,14 @@ class FencedStore:
         return self.shelf.rows.get(LEASE_NAME)
 
     def wrote(self, key: TermKey) -> None:
-        """Called when a write was accepted."""
+        """Report an accepted write to the referee, with the key of its term."""
         self._writes.wrote(key)
 
     def write_guarded(self, key: TermKey) -> int:
-        """Run one statement with the guard in its WHERE; return the number of changed rows."""
+        """Run one statement with the guard in its WHERE.
+
+        Return the number of changed rows: 1, or 0 if the fence refuses it.
+        """
         try:
             self._check(key)
         except LeaseLost:
@@ -107,7 +111,7 @@ class FencedStore:
             self._end(transaction)
 
     def restart(self) -> None:
-        """Keep the rows, and end all connections with their transactions."""
+        """Simulate a restart of the store: it keeps its rows, and rolls back all open transactions."""
         for transaction in list(self._open):
             self.roll_back(transaction)
 
@@ -134,7 +138,7 @@ class FencedStore:
 
 
 class FencesOverLine(MemoryFences):
-    """The fenced writes of one process, sent over its line from the user's thread."""
+    """The fenced writes of one simulated process, sent from the user's thread over the network line of that process."""
 
     def __init__(self, store: FencedStore, line: Line) -> None:
         super().__init__(store.shelf)

@@ -1,9 +1,9 @@
 """The threads of the simulated processes: each is an event loop of its own that can be stopped between two callbacks.
 
-All of them, and the world between them, turn in one `SimulationLoop` on one virtual time. Every callback, timer and
-task belongs to the loop that it was given to. Those of a halted thread are put aside, and run when it goes on: SIGSTOP
-halts all threads of a process, a blocked event loop is one halted thread. Clocks run on meanwhile. What one thread
-hands to another arrives in the order in which it was handed over.
+All these loops run inside one `SimulationLoop`, which owns the queue and the virtual time. Every callback, timer and
+task belongs to the loop that it was given to. The callbacks of a halted thread are put aside, and run when the thread
+goes on: SIGSTOP halts all threads of a process, a blocked event loop is one halted thread. Clocks run on meanwhile.
+What one thread hands to another arrives in the order in which it was handed over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Ts = TypeVarTuple("Ts")
 
 
 class SimulationLoop(VirtualLoop):
-    """The loop of the world, in which the loops of all threads turn; `look` is called before time moves on."""
+    """The outer event loop, which runs the callbacks of all simulated threads in one queue and one virtual time.
+
+    It calls `look` each time before virtual time moves on, and `failed` with a text when a callback raises an error.
+    """
 
     halted = False
 
@@ -69,7 +72,7 @@ class SimulationLoop(VirtualLoop):
 
 
 class Side(InWorld):
-    """One thread of one simulated process: the event loop that runs on it."""
+    """One thread of one simulated process, as an event loop that can be halted and can go on."""
 
     _world: SimulationLoop
 
@@ -98,12 +101,12 @@ class Side(InWorld):
             self.aside = []
 
     def running_s(self) -> float:
-        """For how many seconds this thread has run, that is, was not halted."""
+        """Return for how many seconds this thread has run: the time in which it was halted is not counted."""
         now_s = self._world.time()
         return now_s - self._halted_s - (now_s - self._halted_since_s if self.halted else 0.0)
 
     def put(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call `callback` on this thread, after everything that was put there before."""
+        """Call `callback` on this thread, after everything that was put there before by `put`."""
         self._mail.append((callback, args))
         self.call_soon(self._take)
 
@@ -136,7 +139,7 @@ class Side(InWorld):
         return self._world.soon(self, self._take, (), context)
 
     def begin(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Start a task on this thread; the caller may be on another one."""
+        """Start `work` as a task on this thread and return the task; the caller may be on another thread."""
         task: asyncio.Task[T] = self._world.task(self, work, name)
         return task
 

@@ -1,6 +1,8 @@
-"""The network between a process and the store: late, cut before or after execution, silent, and with false hints.
+"""The simulated network between a process and the store: requests and answers may be late, or be lost.
 
-At the end of this file: a whole store as one process sees it, the memory backend with every call sent over its line.
+A request can be lost before it is executed, and an answer after that; the network can be silent for a while, and hints
+can be lost or come twice. At the end of this file: a whole store as one process sees it, which is the memory backend
+with every call sent over that process's `Line`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ EPOCH_0_S = 1_700_000_000.0
 
 @dataclass
 class Weather:
-    """The chances of each disturbance per call. The defaults are calm weather, which `Line.heal` sets."""
+    """The chances of each disturbance per call, for one line.
+
+    The defaults are a calm network, which `Line.heal` sets.
+    """
 
     latency_s: float = 0.01
     cut_before: float = 0.0
@@ -53,21 +58,24 @@ class Weather:
 
 
 class Disturbed(Protocol):
-    """The process at one end of the line."""
+    """The simulated process at one end of the line, as the line sees it: it is told of each disturbance."""
 
     def disturb(self, for_s: float = 0.0) -> None: ...
     def answer_lost(self) -> None: ...
 
 
 class Watch(Protocol):
-    """Sees the requests of a process, on the thread that sends them."""
+    """An observer of one process's requests and answers; it is called on the thread that sends the request."""
 
     def sending(self, verb: str, args: tuple[Any, ...]) -> None: ...
     def answered(self, verb: str, args: tuple[Any, ...], answer: Any) -> None: ...
 
 
 class Line:
-    """The connection of one process. A call waits no longer than its limit; what was sent is still executed."""
+    """The network connection of one process to the store.
+
+    A caller waits no longer than the limit of its call; a request that was sent may still be executed after that.
+    """
 
     def __init__(self, loop: SimulationLoop, draw: Callable[[], float], weather: Weather, lease_s: float) -> None:
         self.weather = weather
@@ -83,7 +91,7 @@ class Line:
         return self._loop.time() < self.hole_until_s
 
     def heal(self) -> None:
-        """Cut what is under way; from now on everything arrives."""
+        """End all disturbances: drop the requests that are under way; from now on everything arrives."""
         self.node.disturb()
         self.weather = Weather()
         self.hole_until_s = 0.0
@@ -92,7 +100,13 @@ class Line:
     # --- one call ---
 
     async def ask(self, execute: Callable[[], T], limit_s: float) -> T:
-        """Send a request from the running thread: `execute` is called when it arrives."""
+        """Send a request from the running thread and return its answer.
+
+        `execute` is called at the store when the request arrives.
+
+        Raises Unavailable if the store is not reached, Uncertain if no answer comes within `limit_s` or the answer is
+        lost. An error that `execute` raises is the answer, and is raised here.
+        """
         side, weather, draw = asyncio.get_running_loop(), self.weather, self._draw
         if draw() < weather.stutter:  # so that a pause can fall between reading the clock and sending
             self.node.disturb()
@@ -112,18 +126,21 @@ class Line:
             limit.cancel()
 
     def hang_up(self, notice: Callable[[], None]) -> None:
-        """Close the connection: `notice` is called some time later, unless a timeout of the store comes before."""
+        """Close the connection: `notice`, by which the store learns of that, is called at the store some time later."""
         self._loop.call_later(self._draw() * HANG_UP_S_MAX, notice)
 
     def tell(self, side: asyncio.AbstractEventLoop, hint: Callable[[], None]) -> None:
-        """Deliver a hint, which the store sends unasked: it may be lost, and it may come twice."""
+        """Call `hint` on the thread `side`: a message that the store sends unasked.
+
+        It may be lost, and it may come twice.
+        """
         if self.is_silent or self._draw() < self.weather.hint_lost:
             return
         for _ in range(2 if self._draw() < self.weather.hint_twice else 1):
             side.call_later(self._draw() * QUICK_S, hint)
 
     def _request_delay_s(self) -> float | None:
-        """Return how long a request takes; None: it never arrives."""
+        """Return after how many seconds a request arrives; None: it never arrives."""
         if not self.is_silent:
             return self._latency_s()
         self.node.disturb()
@@ -207,12 +224,15 @@ def _place_of_limit(verb: Callable[..., object]) -> int:
 
 
 def over_line(port: P, line: Line, watch: Watch | None = None) -> P:
-    """The port as one process sees it: every call goes over the line."""
+    """Return the port as one process sees it: every call is sent over the line.
+
+    `watch`, if given, is told of each call.
+    """
     return cast(P, _PortOverLine(port, line, watch))
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that waits for nothing."""
+    """Run a coroutine that never waits, and return its result. Raises AssertionError if it does wait."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -222,12 +242,19 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 def new_shelf(loop: SimulationLoop, place: Place = UNKNOWN) -> Shelf:
-    """The rows of a store whose clock is the true time."""
+    """Return empty tables of the memory backend, for a store whose clock is the simulation's true time.
+
+    `place` is the server's identity (timeline and system), which changes at a promotion.
+    """
     return Shelf(now_s=lambda: EPOCH_0_S + loop.time(), place=place, origin=place)
 
 
 class HintsOverLine(MemoryHints):
-    """Hints of leases or of events: once the process listens, it gets the hints that the store sends to `relays`."""
+    """Hints of changed leases or added events: unasked messages of the store that something may have changed.
+
+    `relays` is the store's list of functions to call with each hint. Once the process listens, hints reach it over its
+    line, so they may be lost or come twice.
+    """
 
     def __init__(self, relays: list[Hint], line: Line) -> None:
         super().__init__(relays)
@@ -257,7 +284,10 @@ class ItemsOverLine(MemoryItems):
 
 
 class BackendOverLine:
-    """The memory backend as one process sees it. `watch` sees the calls for events and items."""
+    """The memory backend as one process sees it: calls go over its line.
+
+    `watch` sees the calls for events and items.
+    """
 
     name = STORE
     leases: LeasePort

@@ -1,4 +1,4 @@
-"""A process of the simulation: two threads, the keeper's and the user's, a clock, and a line to the store."""
+"""A process of the simulation: two threads (the keeper's and the user's), a clock, and a network line to the store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ TICK_S = 1e-6  # a real clock has moved on after every wait
 
 
 class NodeClock:
-    """A clock with its own rate (up to 1 % off, which is below every margin) and offset; it runs on during halts."""
+    """The clock of one simulated process: its rate is up to 1 % off, which is below every margin, and it has an offset.
+
+    It runs on while the process's threads are halted.
+    """
 
     def __init__(self, loop: SimulationLoop, rng: random.Random) -> None:
         self.rate = 0.99 + 0.02 * rng.random()
@@ -61,7 +64,7 @@ def _end_wait(waiter: asyncio.Future[bool], event: asyncio.Event) -> None:
 
 
 class NodeHost:
-    """The keeper's thread as the user's thread sees it: work goes there, and results come back, by `Side.put`."""
+    """The keeper's thread as the user's thread sees it: work is handed over, and results come back, by `Side.put`."""
 
     def __init__(self, keeper: Side) -> None:
         self._keeper = keeper
@@ -98,7 +101,10 @@ def _hand_over(done: asyncio.Task[T], result: asyncio.Future[T]) -> None:
 
 
 class Process(ABC):
-    """A simulated process of any kind. Its methods run on the user's thread, except where a comment names another."""
+    """A simulated process, the base class for all kinds.
+
+    Methods run on the user's thread, unless a comment says otherwise.
+    """
 
     def __init__(self, name: str, line: Line, referee: Referee, rng: random.Random) -> None:
         self.name, self.line = name, line
@@ -115,15 +121,18 @@ class Process(ABC):
     # --- troubles, called by the schedule and on none of the two threads ---
 
     def disturb(self, for_s: float = 0.0) -> None:
-        """Record that something disturbs the way between this process and the store, now or for `for_s`."""
+        """Record that the way between this process and the store is disturbed, from now on for `for_s` seconds."""
         self.disturbed_s = max(self.disturbed_s, self._loop.time() + for_s)
 
     def answer_lost(self) -> None:
-        """Called when a request was executed and its answer is lost."""
+        """Record a disturbance. The line calls this when a request was executed and its answer is lost."""
         self.disturb()
 
     def block(self, for_s: float) -> None:
-        """User code blocks its event loop from its next turn on; the keeper goes on."""
+        """Halt the user's thread for `for_s` seconds, as if user code blocked its event loop.
+
+        The keeper's thread goes on.
+        """
         for_s = min(for_s, TROUBLE_S - self._loop.time())
         if self.blocked_at_s is not None or for_s <= 0:
             return
@@ -144,14 +153,20 @@ class Process(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """End all that `start` began. That must end within its limit, whatever the store does."""
+        """End all that `start` began.
+
+        A subclass makes sure that this ends within its limit, whatever the store does.
+        """
 
     async def open(self) -> None:
         await self.start()
         self._settled.set()
 
     async def restart(self) -> None:
-        """Stop, stay away for a while, start again. Does nothing during another start, or after all faults ended."""
+        """Stop, stay away for a while, start again.
+
+        Does nothing during another start, or after all faults have ended.
+        """
         if not self._settled.is_set() or self._loop.time() >= TROUBLE_S:
             return
         self._settled.clear()
@@ -163,16 +178,24 @@ class Process(ABC):
             self._settled.set()
 
     async def close(self) -> None:
-        """End the run: give everything back and leave no task."""
+        """End the run of this process: give everything back and leave no task behind."""
         await self._settled.wait()
         await self.stop()
 
     def some_timeout_s(self, most_s: float) -> float | None:
-        """A random timeout, as a user gives it: often None, and always None once all faults have ended."""
+        """Return a random timeout of at most `most_s`, as a user may give it, or None: no timeout.
+
+        Once all faults have ended it is always None.
+        """
         return None if self._loop.time() >= TROUBLE_S or self._draw() < 0.5 else self._draw() * most_s
 
     async def within(self, limit_s: float, what: str, work: Awaitable[T]) -> T | None:
-        """Return the result of `work`. Fails if it takes longer, without the time in which this thread was halted."""
+        """Return the result of `work`.
+
+        If it takes longer than `limit_s`, record a violation that names `what`, and return None.
+
+        The time in which this thread was halted does not count.
+        """
         since_s = self.user.running_s()
         task = asyncio.ensure_future(work)
         while not task.done():
@@ -184,7 +207,10 @@ class Process(ABC):
         return task.result()
 
     async def pause_point(self) -> None:
-        """Sometimes pause, between a check and a write: there a pause does the most harm."""
+        """Wait a moment, and sometimes halt the process first.
+
+        Called between a check and a write: there a pause does most harm.
+        """
         if self._draw() < PAUSE_BEFORE_WRITE:
             self.line.pause()
         await asyncio.sleep(self._draw() * 0.02)
@@ -199,12 +225,15 @@ class Process(ABC):
             self._trace.note(self.name, f"{event} {_shown(fields)}")
 
     def heard(self, event: str, fields: dict[str, Any]) -> None:
-        """Called with every fact that this process reports."""
+        """Look at a fact that this process reports, that is, an event for the log with its fields.
+
+        A subclass may override this.
+        """
         return
 
 
 class StoreProcess(Process):
-    """A process that has an open store. `context` is the library's own StoreContext."""
+    """A simulated process that has an open store. `context` is the library's own StoreContext."""
 
     def __init__(
         self, name: str, line: Line, shelf: Shelf, call_limit_s: float, referee: Referee, rng: random.Random
@@ -233,7 +262,7 @@ class StoreProcess(Process):
         return keeper
 
     async def close_parts(self) -> None:
-        """Close what uses the store."""
+        """Close what uses the store. It is called after the process has stopped, and before the store is closed."""
         return
 
     async def close(self) -> None:
@@ -243,6 +272,6 @@ class StoreProcess(Process):
 
 
 def _shown(fields: dict[str, Any]) -> str:
-    """A fact's fields for a trace, without those that every fact has."""
+    """Return a fact's fields as text for the trace, without the fields that every fact has."""
     shown = {key: value for key, value in fields.items() if key not in NOT_SHOWN}
     return " ".join(f"{key.removeprefix('lease_')}={value}" for key, value in shown.items() if value is not None)

@@ -1,4 +1,7 @@
-"""Judges a run while it happens, by true time and by what the store executed. Each kind has its own rules."""
+"""The referee judges a run while it happens, by true time and by what the store executed.
+
+Each kind of schedule (leases, locks, outbox, items) has a referee with rules of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)  # stands for the end of a lea
 
 
 class Trace:
-    """What happened, line by line. Switched off, it costs nothing and keeps nothing."""
+    """The list of what happened in a run, one line of text per event. If it is switched off, it keeps no lines."""
 
     def __init__(self, loop: SimulationLoop, on: bool) -> None:
         self.on = on
@@ -29,11 +32,11 @@ class Trace:
 
 
 class Broken(AssertionError):
-    """Raised when an invariant does not hold."""
+    """Raised when an invariant, that is, a rule of the referee, does not hold."""
 
 
 class Referee(ABC):
-    """Judges one run. `counts`: how often each thing happened; they are shown in the summary of the run."""
+    """Judges one run. `counts` says how often each thing happened; the summary of the run shows these numbers."""
 
     def __init__(self, loop: SimulationLoop, trace: Trace) -> None:
         self.loop, self.trace = loop, trace
@@ -41,26 +44,36 @@ class Referee(ABC):
         self.counts: defaultdict[str, float] = defaultdict(float)
 
     def look(self) -> None:
-        """Called when all that was ready has run, before time moves on. Raises Broken after a violation."""
+        """Judge this instant. The loop calls this when all ready callbacks have run, before virtual time moves on.
+
+        Raises Broken if a violation was recorded.
+        """
         if self.violation is not None:
             raise Broken(self.violation)
         self.judge(self.loop._now)
 
     @abstractmethod
     def judge(self, now_s: float) -> None:
-        """Check what must hold at every instant."""
+        """Check what must hold at every instant; `now_s` is the true time. Records a violation with `fail`."""
 
     def judge_end(self) -> None:
-        """Check what can be judged only after the run."""
+        """Check what can be judged only after the run. Records a violation with `fail`, or in `violation`."""
         return
 
     def must(self, holds: bool, otherwise: str) -> None:
-        """Fail unless this holds. In a check made at every instant use `if` and `fail`, which make no text in vain."""
+        """Record a violation with the text `otherwise` unless `holds` is true.
+
+        A check that is made at every instant uses `if` and `fail` instead: then the text is made only when it is
+        needed.
+        """
         if not holds:
             self.fail(otherwise)
 
     def fail(self, text: str) -> None:
-        """Record a violation. It is raised at the end of this turn of the loop: here the tested code might catch it."""
+        """Record a violation; only the first one of a run is kept.
+
+        It is not raised here, where the tested code might catch it, but by `look` at the end of this turn of the loop.
+        """
         if self.violation is None:
             self.violation = text
             self.trace.note("REFEREE", text)

@@ -1,7 +1,8 @@
-"""One schedule: three processes, a store, and the trouble of a month in a minute of virtual time, from one seed.
+"""A schedule is one simulated run: three processes and a store have the trouble of a month in a minute of virtual time.
 
-First trouble, then calm: once everything works again, what the library promises must come true in time, all must shut
-down in time, and nothing may be left behind. Each kind adds its own processes, referee and troubles.
+A seed decides everything. First comes trouble, then calm: once everything works again, what the library promises must
+come true in time, all processes must shut down in time, and nothing may be left behind. Each kind of schedule adds
+processes, a referee and troubles of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ Trouble = tuple[float, Callable[[], None]]  # how often, and what happens
 
 
 class Schedule(ABC):
-    """One schedule. A subclass sets the attributes that are declared here."""
+    """One simulated run: it starts the processes, makes troubles, ends them, and lets the referee judge what happened.
+
+    A subclass for each kind (leases, locks, outbox, items) sets the attributes that are declared here. `run` returns
+    the text of the first violation, or None if the run was clean.
+    """
 
     #: The ids of the rules that should fire in some schedule.
     rules: ClassVar[frozenset[str]]
@@ -72,7 +77,7 @@ class Schedule(ABC):
     def troubles(self) -> tuple[Trouble, ...]: ...
 
     def target(self) -> Process:
-        """The process that gets the next trouble."""
+        """Return the process that gets the next trouble."""
         return self.rng.choice(self.nodes)
 
     def restart_store(self) -> None:
@@ -81,10 +86,10 @@ class Schedule(ABC):
 
     @abstractmethod
     async def judge_calm(self) -> None:
-        """Everything works again: wait for what must happen now, and fail if it does not in time."""
+        """Wait for what must happen once everything works again. Record a violation if it does not happen in time."""
 
     def judge_left(self) -> None:
-        """Called when everything has been closed. Fails if the store still has what should be gone."""
+        """Record a violation if the store still has what should be gone. Called when every process has been closed."""
         return
 
     # --- what this seed is like ---
@@ -132,7 +137,7 @@ class Schedule(ABC):
         self.judge_left()
 
     def _abandon(self) -> None:
-        """End everything after a violation; errors while doing so are ignored."""
+        """End all threads and tasks after a violation; errors that come of ending them are ignored."""
         self.loop.look = lambda: None
         self.loop.failed = lambda text: None
         for node in self.nodes:
@@ -150,7 +155,10 @@ class Schedule(ABC):
             self.loop.run_forever()
 
     async def wait_for(self, condition: Callable[[], bool], limit_s: float, instead: str) -> None:
-        """Wait until the condition is met; fail with the text `instead` if that takes too long."""
+        """Wait until `condition()` is true.
+
+        If that takes longer than `limit_s`, record a violation with the text `instead`.
+        """
         end_s = self.loop.time() + limit_s
         while not condition():
             if self.loop.time() >= end_s:
@@ -167,7 +175,10 @@ class Schedule(ABC):
         self.loop.call_later(min(seconds, self._time_left_s()), undo)
 
     def pause(self, node: Process) -> None:
-        """Halt both threads of the process for a while, as SIGSTOP does."""
+        """Halt both threads of the process for a random while, as SIGSTOP does.
+
+        Does nothing once all faults have ended.
+        """
         if self._healed or node.keeper.halted:
             return
         for_s = self.lease_s * (0.2 + 1.8 * self.draw())
@@ -225,7 +236,7 @@ class Schedule(ABC):
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Wait for all of these tasks, then raise the error of the first that failed."""
+    """Wait for all of these tasks, then raise the error of the first one that failed, if any."""
     await asyncio.wait(tasks)
     for task in tasks:
         task.result()

@@ -1,4 +1,7 @@
-"""Runs one schedule, or many on several processes; sums up the results and shows how to repeat a failure."""
+"""Runs one schedule, or many on several processes; sums up the results and shows how to repeat a failure.
+
+A schedule is one simulated run, given by its kind, its seed and, if any, the fault that is planted in the product.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one schedule, always the same for a kind, a seed and a fault. `counts`: what happened in it."""
+    """The result of one schedule (one simulated run), always the same for the same kind, seed and planted fault.
+
+    `violation` is None if the run was clean; `counts` says how often each thing happened in it.
+    """
 
     kind: str
     seed: int
@@ -50,7 +56,10 @@ class Outcome:
 
 
 def simulate(seed: int, fault: str | None = None, trace: bool = False, kind: str = LEASES) -> Outcome:
-    """Run the schedule of this seed to its end, or to the first invariant that does not hold."""
+    """Run the schedule of this seed to its end, or to the first violation, and return its result.
+
+    `fault` is the name of an error that is planted in the product; `trace` keeps the list of what happened.
+    """
     what = KINDS[kind]
     with planted(what.faults[fault] if fault else ()):
         schedule = what.schedule(seed, trace)
@@ -104,7 +113,10 @@ class Sweep:
 
 
 def sweep(seeds: range, fault: str | None = None, processes: int = 1, kind: str = LEASES) -> Sweep:
-    """Run the schedules of these seeds; stop soon after the first one that breaks an invariant."""
+    """Run the schedules of these seeds and return their totals.
+
+    Stop soon after the first one that breaks an invariant.
+    """
     result = Sweep(kind, fault)
     began_s = time.perf_counter()
     parts = [seeds[start : start + SEEDS_PER_TASK] for start in range(0, len(seeds), SEEDS_PER_TASK)]
@@ -145,7 +157,7 @@ def replay_command(outcome: Outcome) -> str:
 
 
 def report(outcome: Outcome, lines_max: int = TRACE_LINES_MAX) -> str:
-    """Return why a schedule failed, the end of its trace, and how to repeat it."""
+    """Return why a schedule failed, the end of its trace, and the command that repeats it, as one text."""
     lines = outcome.trace or simulate(outcome.seed, outcome.fault, trace=True, kind=outcome.kind).trace
     cut = [f"... {len(lines) - lines_max} lines before"] if len(lines) > lines_max else []
     return "\n".join(

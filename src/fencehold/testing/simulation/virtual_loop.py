@@ -1,4 +1,4 @@
-"""Same seed, same schedule: an asyncio loop whose clock is virtual and whose ready callbacks run in a seeded order.
+"""Same seed, same run: an asyncio loop whose clock is virtual and whose ready callbacks run in a seeded order.
 
 - Time stands still while anything is ready and then jumps to the next timer: hours of leases pass in milliseconds.
 - Callbacks that are ready together run in an order drawn from the seed, so many seeds try many interleavings.
@@ -30,11 +30,11 @@ TIMERS_CANCELLED_MIN = 64
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: what the named tasks wait for can never happen."""
+    """Raised when no callback is ready and no timer is set: what the named tasks wait for can never happen."""
 
 
 class Livelock(RuntimeError):
-    """Callbacks kept each other ready without virtual time passing, beyond the loop's limit."""
+    """Raised when more callbacks than the loop's limit have run one after the other without virtual time passing."""
 
 
 class _OrderedFuture(asyncio.Future[T]):
@@ -47,7 +47,7 @@ class _OrderedFuture(asyncio.Future[T]):
 
 
 class _OrderedTask(asyncio.Task[T]):
-    """A task that hashes by its number of creation: a TaskGroup cancels its children in set order."""
+    """A task that hashes by its number of creation: a TaskGroup cancels its children in the order of a set of tasks."""
 
     # asyncio registers the task in a set inside the constructor, so the number must be known before it runs.
     def __init__(self, coro: Any, ordinal: int, **options: Any) -> None:
@@ -59,7 +59,7 @@ class _OrderedTask(asyncio.Task[T]):
 
 
 class InWorld(asyncio.AbstractEventLoop):
-    """An event loop without a queue of its own: the loop of its world keeps its callbacks, timers and tasks."""
+    """An event loop without a queue of its own: the `VirtualLoop` in `_world` keeps its callbacks, timers and tasks."""
 
     _world: VirtualLoop
 
@@ -89,7 +89,11 @@ class InWorld(asyncio.AbstractEventLoop):
 
 
 class VirtualLoop(InWorld, asyncio.BaseEventLoop):
-    """Runs the same program in the same order for the same seed; `seed=None` keeps asyncio's own order."""
+    """An event loop on virtual time that runs the same program in the same order for the same seed.
+
+    `seed=None` keeps asyncio's own order of callbacks. Raises Livelock after more than `callbacks_per_instant_max`
+    callbacks at one virtual instant, Deadlock when nothing can ever run again.
+    """
 
     def __init__(
         self,
@@ -116,11 +120,11 @@ class VirtualLoop(InWorld, asyncio.BaseEventLoop):
         self._tasks_made: list[asyncio.Task[Any]] = []
 
     def time(self) -> float:
-        """Virtual seconds; moves only when nothing is ready."""
+        """Return the virtual time in seconds; it moves only when no callback is ready."""
         return self._now
 
     def tasks_pending(self) -> list[asyncio.Task[Any]]:
-        """Every unfinished task of this loop, oldest first: `asyncio.all_tasks()` has no stable order."""
+        """Return every unfinished task of this loop, oldest first: `asyncio.all_tasks()` has no stable order."""
         return [task for task in self._tasks_made if not task.done()]
 
     # Scheduling, for this loop and for all that turn in it
@@ -172,7 +176,10 @@ class VirtualLoop(InWorld, asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Run `func` on the loop's thread in a turn of its own; other callbacks may run before it and its result."""
+        """Run `func` on the loop's own thread as a callback, and return a future with its result or error.
+
+        Other callbacks may run before `func`, and between `func` and its result.
+        """
         future: asyncio.Future[T] = self.create_future()
 
         def work() -> None:
@@ -260,7 +267,10 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def run(coro_fn: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> T:
-    """Run `coro_fn()` to its end on a new loop of this seed, then cancel and end the tasks that it left behind."""
+    """Run `coro_fn()` to its end on a new loop of this seed, and return its result.
+
+    Tasks that it left behind are cancelled and ended first. An error of `coro_fn()`, Deadlock and Livelock are raised.
+    """
     loop = VirtualLoop(seed)
     try:
         result = loop.run_until_complete(coro_fn())

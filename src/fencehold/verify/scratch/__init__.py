@@ -1,1 +1,1 @@
-"""The run's own schema or file: made, prepared, read, dropped."""
+"""The scratch place of a run, its own schema or file in the user's database: made, prepared, read, dropped."""

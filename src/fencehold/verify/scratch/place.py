@@ -1,4 +1,7 @@
-"""The place of a run in the user's database: made for this run alone, read at the end, and then removed."""
+"""The scratch place of a run in the user's database: made for this run alone, read at the end, and then removed.
+
+It is a schema on PostgreSQL, and a file beside the user's on SQLite.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ T = TypeVar("T")
 
 
 class Scratch(Protocol):
-    """The place of one run. Each kind of database has its own class for it."""
+    """The schema or file of one run in the user's database. Each kind of database has its own class for it."""
 
     dialect: str
     schema: str
@@ -27,13 +30,13 @@ class Scratch(Protocol):
 
     @property
     def servers(self) -> Sequence[tuple[str, int]]:
-        """The servers that get a fault proxy; empty: there is no network."""
+        """The addresses of the servers that get a fault proxy; empty if there is no network."""
 
     def url_through(self, ports: Sequence[int]) -> str:
-        """The URL of the database through proxies on these ports."""
+        """Return the URL of the database through proxies on these ports, one port for each of `servers`."""
 
     async def make(self) -> None:
-        """Make the place. Raises ConfigurationError if this user may not make it."""
+        """Make the schema or file. Raises ConfigurationError if this user may not make it."""
 
     async def prepare(self) -> None:
         """Make the contenders' tables, and the triggers for the judge; the library's own tables exist already."""
@@ -41,16 +44,19 @@ class Scratch(Protocol):
     async def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def held_up(self, counter: str) -> AbstractAsyncContextManager[None]:
-        """Inside the block, a writer of this counter has to wait. Raises Unavailable if the database is away."""
+        """Lock the row of this counter, or the whole file, while the block runs: a writer has to wait.
+
+        Raises Unavailable if the lock cannot be taken.
+        """
 
     async def drop(self) -> str | None:
-        """Remove the place. Returns a text about what could not be removed; None: nothing is left."""
+        """Remove the schema or file. Returns a text about what could not be removed; None: nothing is left."""
 
 
 async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`. A cancel is raised only after `work` has ended.
+    """Return the result of `work`. If this task is cancelled, CancelledError is raised only after `work` has ended.
 
-    So what `work` makes exists before it is removed, not after.
+    So what `work` makes exists before the clean-up removes it, and does not appear after that.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -64,7 +70,7 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
 async def to_the_end(work: Awaitable[T]) -> T:
     """Wait until `work` has ended, even if this task is cancelled meanwhile, and return its result.
 
-    A cancel is ignored: what makes or removes the place must not be left half done.
+    Such a cancel is ignored: what makes or removes the run's schema or file must not be left half done.
     """
     task = asyncio.ensure_future(work)
     while not task.done():
@@ -78,7 +84,7 @@ def counters(scratch: Scratch) -> tuple[str, ...]:
 
 
 async def make_tables(scratch: Scratch) -> None:
-    """Make the library's own tables, as a user would make them, and the run's tables beside them."""
+    """Make the library's own tables, as a user would make them, and then the run's own tables."""
     async with fencehold.connect(scratch.url, table=scratch.lease_table, facts=UNHEARD, open_timeout=0) as store:
         store.outbox(scratch.outbox)
         items = store.items(ITEM_KIND)

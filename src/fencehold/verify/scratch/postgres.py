@@ -1,4 +1,4 @@
-"""A schema of the run's own in the user's database."""
+"""The scratch place of a run on PostgreSQL: a schema of the run's own in the user's database."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class PostgresScratch:
         self._may_exist = False
 
     def url_through(self, ports: Sequence[int]) -> str:
-        """The URL through these ports. It keeps the hosts' names as given: a certificate is checked against them."""
+        """Return the URL through proxies on these ports.
+
+        It keeps the hosts' names: a certificate is checked against them.
+        """
         given = {key: value for key, value in conninfo_to_dict(self.url).items() if key not in hosts.KEYS}
         given |= {"host": ",".join(host for host, _ in self.servers), "hostaddr": ",".join("127.0.0.1" for _ in ports)}
         given["port"] = ",".join(map(str, ports))
@@ -78,7 +81,7 @@ class PostgresScratch:
             ) from None
 
     def _learn(self, connection: wire.Connection) -> None:
-        """Keep the servers' addresses and the password that libpq found: libpq finds none for a proxy's port.
+        """Keep the servers' addresses and the password that libpq found: libpq finds no password for a proxy's port.
 
         Raises ConfigurationError for a Unix socket: there the server may trust the system about which user connects,
         and through the proxy, which every user of this machine can reach, each would connect as the present user.
@@ -136,9 +139,10 @@ class PostgresScratch:
         return None
 
     async def _with_connection(self, work: Callable[[wire.Connection], Awaitable[T]], retry_for_s: float) -> T:
-        """Run `work` on a connection of its own. Repeat it while the database is away, for `retry_for_s` at most.
+        """Run `work` on a new connection, and return its result.
 
-        Then raises Unavailable; raises ConfigurationError if the database refuses `work`.
+        While the database does not answer, `work` is repeated for up to `retry_for_s`; then Unavailable is raised.
+        Raises ConfigurationError if the database refuses `work`.
         """
         left_s = fixed(retry_for_s)
         while True:

@@ -1,4 +1,7 @@
-"""A file of the run's own beside the user's: same folder, same file system, and no other program's writers wait."""
+"""The scratch place of a run on SQLite: a file of the run's own beside the user's file.
+
+It is in the same folder and on the same file system, and the writers of other programs do not have to wait for it.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +64,11 @@ class SqliteScratch:
             ) from None
 
     def _look_around(self) -> None:
-        """Find files of other runs, and check that the user's file is a database that this user may open.
+        """Find files of other runs, and check that the user's file is a database.
 
-        Only reads the file, and not by SQLite: that would leave two more files beside a file in WAL mode.
+        Raises ConfigurationError if it is not.
+
+        The file is only read, and not through SQLite, which would leave two more files beside a file in WAL mode.
         """
         others = glob.glob(f"{glob.escape(self._given)}.{PREFIX}*")
         self.left = sorted(f"the file {one}" for one in others if not one.endswith(SIDE_FILES[1:]))
@@ -98,7 +103,10 @@ class SqliteScratch:
 
     @asynccontextmanager
     async def held_up(self, counter: str) -> AsyncIterator[None]:
-        """Lock the whole file: SQLite has one writer."""
+        """Lock the whole file while the block runs, because SQLite has one writer.
+
+        Raises Unavailable if it stays locked.
+        """
         connection = self._connect()
         try:
             try:
@@ -121,7 +129,7 @@ class SqliteScratch:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Return the result of `work` once it has ended, even when cancelled.
+    """Run `work` in a thread and return its result; a cancel is raised only after `work` has ended.
 
     A connection must not be closed while a thread uses it, and a connection that is opened late would make the file
     again after it was removed.

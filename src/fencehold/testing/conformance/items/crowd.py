@@ -1,4 +1,4 @@
-"""Many holders at once, with exact totals: one grant per item, one break per lease, no item left out."""
+"""Tests with many holders at once, with exact totals: one grant per item, one break per lease, no item left out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ItemCrowd(ItemTests):
         assert tokens == sorted(set(tokens))
 
     async def _only_the_holder_may_break(self, clients: list[ItemStore], keys: list[ItemKey], winner: int) -> None:
-        """All others try to break the lease at once, while the holder renews; then the holder breaks it."""
+        """Check that only the holder can break the lease: all others try at once while it renews, then it does so."""
         others = [(clients[n], key) for n, key in enumerate(keys) if n != winner]
         breaks, until = await asyncio.gather(
             asyncio.gather(*(client.leases.break_leases([key], CALL_LIMIT_S) for client, key in others)),
@@ -55,7 +55,10 @@ class ItemCrowd(ItemTests):
         assert await clients[winner].leases.break_leases([keys[winner]], CALL_LIMIT_S) == {}
 
     async def test_of_many_who_put_one_new_item_at_once_none_fails(self, harness: Harness) -> None:
-        """Some create it and some replace it; the item that is left is complete, and from one of them."""
+        """Some calls create the item and some replace it.
+
+        The item that is left is complete, and is that of one call.
+        """
         clients = (await crowd(harness))[:9]
         new = [NewItem("deal", f"state {n}", str(n), holder(n)) for n in range(len(clients))]
         puts = (client.port.put(item, CALL_LIMIT_S) for client, item in zip(clients, new, strict=True))
@@ -66,7 +69,7 @@ class ItemCrowd(ItemTests):
         assert left.state == f"state {left.document_json}"
 
     async def test_a_delete_among_many_saves_of_its_lease_is_not_undone(self, harness: Harness) -> None:
-        """In whatever order they arrive: a save after the delete is refused, and none is half done."""
+        """In whatever order the calls arrive: a save after the delete is refused, and no save is half done."""
         clients = (await crowd(harness))[:9]
         row(await clients[0].port.put(NewItem("deal", NEW, "0", "whoever"), CALL_LIMIT_S))
         key = row(await clients[0].leases.acquire("deal", "ada", LEASE_S, CALL_LIMIT_S)).key
@@ -115,7 +118,7 @@ class ItemCrowd(ItemTests):
 
 @needs(Can.PROCESSES)
 class ItemProcessCrowd(ItemTests):
-    """Real processes on the items of one kind."""
+    """Tests in which real processes acquire and process the items of one kind."""
 
     async def test_processes_win_each_item_once_and_work_on_each_exactly_once(self, harness: Harness) -> None:
         await harness.shift_clock(dt.timedelta())
@@ -132,7 +135,7 @@ class ItemProcessCrowd(ItemTests):
 
 @contextlib.contextmanager
 def eager_threads() -> Iterator[None]:
-    """Switch between threads so often that a verb which is not atomic is interrupted in the middle."""
+    """Inside the block, switch threads so often that a verb which is not atomic is interrupted in the middle."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -142,7 +145,10 @@ def eager_threads() -> Iterator[None]:
 
 
 async def crowd(harness: Harness, count: int = HOLDERS) -> list[ItemStore]:
-    """Return connected clients, and stop the clock: no lease ends, and all items enter their state at one instant."""
+    """Return `count` connected clients, and stop the clock at START.
+
+    So no lease ends by itself, and all items enter their state at one instant.
+    """
     await harness.set_clock(START)
     stores = [await harness.items(init=n == 0) for n in range(count)]
     for store in stores:  # connect now, so that they reach the item together and not one after the other
@@ -164,7 +170,10 @@ async def acquire(client: ItemStore, number: int) -> ItemAnswer:
 
 
 def granted(answers: list[ItemAnswer]) -> list[tuple[int, ItemRow]]:
-    """Check that exactly one answer is a grant, and that each refusal names its holder; return it with its number."""
+    """Check that exactly one answer is a grant, and that each refusal names the winner as the holder.
+
+    Returns a list with one entry: the number of the winner's answer, and the item that it was granted.
+    """
     yes = [(n, answer) for n, answer in enumerate(answers) if isinstance(answer, ItemRow)]
     assert len(yes) == 1, f"{len(yes)} were granted one item"
     for answer in answers:
@@ -196,7 +205,7 @@ async def assert_all_done(store: ItemStore, done: list[int]) -> None:
 async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
     """Process items until none is NEW; call `note` with the number of each item that is saved.
 
-    If another processor fails, its items stay NEW for ever: hence a limit, on this thread's own loop.
+    Raises TimeoutError after DRAIN_LIMIT_S: if another processor fails, its items stay NEW for ever.
     """
     async with asyncio.timeout(DRAIN_LIMIT_S):
         await _drain(items, who, note)
@@ -219,7 +228,7 @@ async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> Non
 
 
 async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
-    """Acquire all of them, in the same order as the others do; return those that were granted."""
+    """Acquire all items in `ids`, in the same order as the other clients do; return the ids that were granted."""
     answers = [(item_id, await items.leases.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
     return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
 
@@ -231,7 +240,10 @@ async def connected(backend: Backend, order: Order) -> ItemStore:
 
 
 async def work(items: ItemStore, order: Order, who: str) -> list[int]:
-    """Race for items, then process items; return their numbers, those of items won in the race as negative ones."""
+    """Race for the items that `order` names, then process other items until none is NEW; return their numbers.
+
+    The numbers of items won in the race are negative.
+    """
     done = [-int(item_id) for item_id in await race(items, order["race"], who)]
     await drain(items, who, done.append)
     return done

@@ -1,4 +1,7 @@
-"""A verb that waited for a row lock decides by the row it then finds, not by an earlier one; the wait has a limit."""
+"""A verb that waited for a row lock decides by the row as it is after the wait, not by an earlier state of the row.
+
+The wait has a limit.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ IN_VAIN_S = 2.0  # long enough for a busy server to answer in time
 
 
 async def held(harness: Harness) -> ItemKey:
-    """The key of the lease that ada has had on the item "deal" since START, by yet another client."""
+    """Put the item "deal" at START, let ada acquire it by a client of its own, and return the key of her lease."""
     items = await items_at_start(harness)
     row(await items.port.put(NewItem("deal", "NEW", "{}", "ada"), CALL_LIMIT_S))
     return await held_again(items)
@@ -170,7 +173,10 @@ async def held_again(items: ItemStore) -> ItemKey:
 
 @asynccontextmanager
 async def locked(harness: Harness) -> AsyncIterator[Caller]:
-    """Inside the block, another session's transaction keeps the item's row locked, until that transaction ends."""
+    """Inside the block, a transaction of another session keeps the item's row locked; yields the session's connection.
+
+    The block may end the lock early by a commit of that connection.
+    """
     async with harness.sql.doors()[0].open() as caller:
         await caller.begin()
         await caller.execute(TOUCH)
@@ -196,7 +202,7 @@ async def waited(
 
 
 async def started(harness: Harness, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start the call, and return its task once it waits for the row."""
+    """Start the call as a task, and return the task once the call waits for the locked row."""
     task = asyncio.create_task(call)
     await harness.sql.until_one_waits()
     return task

@@ -1,4 +1,4 @@
-"""Ids, kinds, states, holders and documents come back unchanged and are never mixed up."""
+"""Tests that ids, kinds, states, holders and documents come back unchanged and are never mixed up."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class ItemNames(ItemTests):
             assert document(taken) == kind
 
     async def test_a_blank_at_either_end_is_a_difference(self, pair: ItemPair) -> None:
-        """The library refuses such names; but a caller of the port itself must not get the item of another name."""
+        """The library refuses such names.
+
+        But who calls the port itself must not get the item of another name either.
+        """
         for name in BLANKS:
             await pair.put(name, name, name)
         await pair.check(BLANKS, "blanks")

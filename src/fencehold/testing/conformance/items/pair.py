@@ -1,4 +1,4 @@
-"""The items of one kind and their rule table side by side."""
+"""Clients of the items of one kind, side by side with an oracle that computes the right answers from the rule table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NEVER_GRANTED = 987_654_321  # a token that no lease of the suite has
 
 
 def as_json(document: Any) -> str:
-    """The document as JSON, exactly as the library serialises it."""
+    """Return the document as JSON, exactly as the library serialises it."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def row(answer: ItemAnswer) -> ItemRow:
-    """Return the item, or fail and show what came instead."""
+    """Return the item if the answer is one; else fail and show the answer."""
     assert isinstance(answer, ItemRow), f"not granted: {answer}"
     return answer
 
@@ -35,7 +35,7 @@ def refused(answer: ItemAnswer | None) -> ItemRefusal:
 
 
 class ItemOracle(RuleOracle):
-    """Items as the rules require them, computed from model/items/rules.py alone."""
+    """Computes from the rule table in model/items/rules.py alone which items a store must have, and its answers."""
 
     table = "items"
     rows: dict[str, StoredItem]
@@ -45,7 +45,10 @@ class ItemOracle(RuleOracle):
         self.token_highest: dict[str, int] = {}  # of each item that ever existed: a delete does not reset it
 
     def change(self, item_id: str, verb: Verb, request: Request) -> ItemAnswer | None:
-        """Apply the verb by the table and return the required answer; None: the item is gone, or never existed."""
+        """Apply the verb by the rule table and return the required answer.
+
+        A refused verb gives an ItemRefusal, an allowed one the item; None: the item was deleted, or never existed.
+        """
         row = self.rows.get(item_id)
         rule = decide(row, verb, request)
         self.decided(item_id, rule, row_state(row, request.now), verb)
@@ -73,7 +76,7 @@ class ItemOracle(RuleOracle):
         )  # fmt: skip
 
     def free_in(self, state: str, now: dt.datetime) -> list[str]:
-        """Return the items that may be taken, the longest in this state first."""
+        """Return the ids of the items in this state that may be taken, the one that is longest in the state first."""
         found = (i for i, row in self.rows.items() if row.state == state and row_state(row, now) is Row.FREE)
         return self.oldest_first(found)
 
@@ -82,7 +85,10 @@ class ItemOracle(RuleOracle):
 
 
 class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
-    """The items of one kind, in the store and in the oracle: every call goes to both, and a difference fails."""
+    """The items of one kind, in the store and in the oracle: every call goes to both, and a difference fails.
+
+    The oracle computes from the rule table what the store must answer.
+    """
 
     def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
         super().__init__(harness, clients, ItemOracle)
@@ -94,7 +100,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return cls(harness, [await harness.items(kind) for _ in range(clients)])
 
     def key(self, item_id: str) -> ItemKey:
-        """Return the key of the present lease, or of the last one."""
+        """Return the key of the item's present lease, or of its last one if nobody has it."""
         stored = self.oracle.rows[item_id]
         return ItemKey(item_id, stored.holder_id or "nobody", stored.token)
 
@@ -121,7 +127,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return await self.take(item_id, holder)
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
-        """Renew the leases and return the ids that were not refused."""
+        """Renew the leases with these keys, and return the ids of the items whose renewal was not refused."""
         got = await self.client.leases.renew(keys, lease_s, CALL_LIMIT_S)
         until = self.now + dt.timedelta(seconds=lease_s)
         requests = ((key, Request(self.now, key.holder_id, key.token, lease_s=lease_s)) for key in keys)
@@ -132,7 +138,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return [key.id for key in expected]
 
     async def break_leases(self, *keys: ItemKey) -> dict[ItemKey, ItemRefusal]:
-        """Break the leases, with one key per item at most, and return the refused."""
+        """Break the leases, given with one key per item at most, and return the refusals by key."""
         got = await self.client.leases.break_leases(keys, CALL_LIMIT_S)
         requests = ((key, Request(self.now, key.holder_id, key.token)) for key in keys)
         answers = [(key, self.oracle.change(key.id, Verb.BREAK, request)) for key, request in requests]
@@ -144,7 +150,10 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return got
 
     async def save(self, key: ItemKey, state: str | None = None, **given: Any) -> ItemAnswer:
-        """Save. `document=` takes any value, also None, which is JSON's null; without it the document stays."""
+        """Save the item and return the answer.
+
+        `document=` takes any value, also None, which is JSON's null; without this argument the document stays as it is.
+        """
         text = as_json(given["document"]) if given else None
         got = await self.client.port.save(key, state, text, CALL_LIMIT_S)
         request = Request(self.now, key.holder_id, key.token, state=state, document=text)
@@ -165,7 +174,10 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         lease_s: float = LEASE_S,
         skip: Sequence[str] = (),
     ) -> list[str]:
-        """Take free items and return their ids. Items that entered the state at one instant come in any order."""
+        """Take up to `limit` free items in this state, without those in `skip`, and return their ids.
+
+        Items that entered the state at the same instant come in any order.
+        """
         free = [item_id for item_id in self.oracle.free_in(state, self.now) if item_id not in skip][:limit]
         since = [self.oracle.rows[item_id].state_timestamp for item_id in free]
         got = await self.client.leases.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
@@ -191,7 +203,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
         return [one.id for one in got]
 
     async def check(self, ids: Iterable[str], what: str) -> None:
-        """Check that the store has each of these items exactly as the table, or lacks it as the table does."""
+        """Check that the store has each of these items exactly as the oracle has it, or lacks it as the oracle does."""
         asked = list(dict.fromkeys(ids))
         if not asked:
             return
@@ -212,7 +224,7 @@ class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
 
 
 async def items_at_start(harness: Harness) -> ItemStore:
-    """One more client of the items, and the store's clock stands at START."""
+    """Return one more client of the items, and stop the store's clock at START."""
     await harness.set_clock(START)
     return await harness.items()
 

@@ -1,4 +1,4 @@
-"""Each rule of the items' table, allowed and refused, at the instant of expiry and one tick before or after it."""
+"""Tests each rule of the items' table, allowed and refused, at the instant of expiry and one tick beside it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ class Token(enum.Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """An item is made as `before`; `ticks` after the instant at which its lease lapses, `who` calls `verb`."""
+    """One test case of a rule of the table: who calls which verb when, and whether the rule allows it.
+
+    An item is made as `before` says. Then the clock is set `ticks` after the instant at which its lease lapses, and
+    `who` calls `verb` with the key of the lease that `token` names. A tick is the smallest time that the store keeps.
+    """
 
     rule: str
     title: str
@@ -120,7 +124,7 @@ CASES: tuple[Case, ...] = (
 
 
 class ItemRules(ItemTests):
-    """The answer, and the item afterwards, are those of the table."""
+    """Tests that the answer of each verb, and the item after it, are those that the rule table requires."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
     async def test_rules(self, pair: ItemPair, verb: Verb) -> None:

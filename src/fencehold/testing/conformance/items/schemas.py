@@ -1,4 +1,7 @@
-"""The table of items is made once, even by many clients at once, and never over another table; tokens outlive it."""
+"""Tests that the table of items is made once, even by many clients at once, and never over another table.
+
+An item's tokens go on rising when the table is made again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ HALF_A_LEASE = ("holder_id = 'ada'", "expires_at = state_timestamp", "lease_ms =
 
 
 async def unmade(harness: Harness) -> ItemStore:
-    """A client of items whose table is not made yet."""
+    """Return a client of items whose table is not made yet."""
     return await harness.items(init=False)
 
 

@@ -1,4 +1,7 @@
-"""Only the store's clock counts for an item, even if it is hours off or jumps; the process's clock is not used."""
+"""Tests that only the store's clock counts for an item, even if it is hours off or jumps.
+
+The process's own clock is not used.
+"""
 
 from __future__ import annotations
 

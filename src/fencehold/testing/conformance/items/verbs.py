@@ -1,4 +1,4 @@
-"""What the verbs of items promise beyond a single rule: order, limits, batches, and what is shown to whom."""
+"""Tests what the verbs of items promise beyond a single rule: order, limits, batches, and what is shown to whom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random calls on the items of two kinds with the rule table as the oracle; most are calls of a real holder."""
+"""Random calls on the items of two kinds, compared with an oracle that computes each answer from the rule table.
+
+Most of the calls are those of a real holder.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ class ItemWalk(ItemTests):
 
 
 class ItemWalker(RandomWalk):
-    """Keeps every key that was ever given: any client may use any of them late, even for the other kind."""
+    """Makes the random calls. It keeps every key that was ever given: any client may use any of them late.
+
+    A key may even be used for an item of the other kind.
+    """
 
     def __init__(self, pairs: list[ItemPair]) -> None:
         super().__init__(*pairs)
@@ -58,7 +64,7 @@ class ItemWalker(RandomWalk):
         return [self.pair.key(item_id) for item_id, row in rows if row_state(row, self.pair.now) is Row.LIVE]
 
     def _a_key(self) -> ItemKey:
-        """Mostly the key of a live lease; sometimes an old key, or a key of a holder that never had the item."""
+        """Return mostly the key of a live lease; sometimes an old key, or a key of a holder that never had the item."""
         live = self._live()
         if live and self.random.random() < 0.75:
             return self.random.choice(live)
@@ -67,7 +73,7 @@ class ItemWalker(RandomWalk):
         return ItemKey(aim.id, self.random.choice((old.holder_id, *HOLDERS)), self.random.choice((old, aim)).token)
 
     def _an_item_and_holder(self) -> tuple[str, str]:
-        """Sometimes an item with its present holder, else any item and any holder."""
+        """Return sometimes an item with its present holder, else any item and any holder."""
         live = self._live()
         if live and self.random.random() < 0.3:
             key = self.random.choice(live)
@@ -75,7 +81,7 @@ class ItemWalker(RandomWalk):
         return self.random.choice(IDS), self.random.choice(HOLDERS)
 
     def _some_keys(self) -> list[ItemKey]:
-        """Some keys, one per item at most."""
+        """Return some keys, one per item at most."""
         drawn = (self._a_key() for _ in range(self.random.choice((1, 1, 2, 4))))
         return list({key.id: key for key in drawn}.values())
 

@@ -1,8 +1,9 @@
 """The fence in the caller's own transaction, through every kind of connection that is promised to work.
 
-A writer may wait for a row lock until after its lease has expired: either it writes or another takes over, never both.
-A condition that only reads (`WHERE EXISTS (SELECT ... FROM leases ...)`) is true when the statement begins and is not
-evaluated again after the wait. The last tests of WaitingWriter show that this suite detects such a condition.
+A writer may wait for a row lock until after its lease has expired: then either it writes or another holder takes the
+lease over, never both. A condition that only reads (`WHERE EXISTS (SELECT ... FROM leases ...)`) is true when the
+statement begins and is not evaluated again after the wait. The last tests of WaitingWriter show that this suite detects
+such a condition. A door is one kind of connection, such as that of one driver.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def count(harness: Harness) -> int:
 
 
 async def held(harness: Harness, door: Door) -> TermKey:
-    """Acquire a lease that only this door uses, by yet another client, and return its key."""
+    """Acquire a lease that only the tests with this kind of connection use, by a new client, and return its key."""
     return await take(await client_at_start(harness), f"job of {door.title}", "ada")
 
 
@@ -87,7 +88,7 @@ class CallerFences(LeaseTests):
     async def test_a_connection_of_another_database_is_refused_by_a_code_of_its_own(
         self, harness: Harness, backend: Backend, other: Harness, door: Door, key: TermKey
     ) -> None:
-        """Whatever lease is there: none, a lapsed one, or one with an equal name, holder and epoch."""
+        """Whatever lease the other database has: none, a lapsed one, or one with an equal name, holder and epoch."""
         await refuses_elsewhere(backend, other, door, key)
         await held(other, door)
         await refuses_elsewhere(backend, other, door, key)
@@ -103,7 +104,7 @@ class CallerFences(LeaseTests):
     async def test_a_guarded_statement_on_another_database_writes_nothing(
         self, harness: Harness, backend: Backend, other: Harness, door: Door, key: TermKey
     ) -> None:
-        """Not even where a lease with an equal name, holder and epoch is held."""
+        """Nothing is written even if the other database has a live lease with an equal name, holder and epoch."""
         theirs = await other.client()
         twin = await held(other, door)
         assert replace(twin, lease_id=key.lease_id) == key
@@ -188,7 +189,10 @@ class Outcome:
 
 
 async def waited_past_expiry(harness: Harness, other: Backend, name: str, write: Write) -> Outcome:
-    """Let `write` wait for a row lock, set the store's clock to the expiry, let another acquire, then free the row."""
+    """Let `write` wait for a row lock, set the clock to the lease's expiry, let bob try to acquire, then free the row.
+
+    Returns whether bob got the lease, and whether the write was made.
+    """
     before = await count(harness)
     blocker = harness.sql.doors()[0]
     async with blocker.open() as caller:
@@ -204,7 +208,7 @@ async def waited_past_expiry(harness: Harness, other: Backend, name: str, write:
 
 
 async def keeps_others_out(harness: Harness, other: Backend, name: str, write: Write) -> None:
-    """Check that this write, which waits past its lease, is made, and that another gets the lease only then."""
+    """Check that this write, which waits past its lease, is made, and that another holder gets the lease only then."""
     outcome = await waited_past_expiry(harness, other, name, write)
     assert outcome == Outcome(was_taken_over=False, has_written=True)
     assert (await take(other, name, "bob")).epoch == 2

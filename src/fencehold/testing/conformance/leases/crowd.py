@@ -1,4 +1,7 @@
-"""Many clients at once, with exact totals: no double grant, consecutive epochs, no fenced increment lost or added."""
+"""Tests with many clients at once, with exact totals.
+
+No lease is granted twice, epochs are consecutive, and no fenced increment is lost or added.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class Crowd(LeaseTests):
 
 @needs(Can.PROCESSES)
 class ProcessCrowd(LeaseTests):
-    """Real processes; each contender leads exactly TURNS times, so every total is known beforehand."""
+    """Tests with real processes; each contender leads exactly TURNS times, so every total is known beforehand."""
 
     @needs(Can.FENCES, Can.SQL)
     async def test_processes_take_turns_without_a_double_grant_or_a_lost_write(self, harness: Harness) -> None:
@@ -73,7 +76,10 @@ class ProcessCrowd(LeaseTests):
 
 
 async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
-    """Let processes take turns, each writing this under the fence; return the epochs, each granted once."""
+    """Let processes take turns as holder of one lease, each running the statements `writes` under the fence.
+
+    Checks that each epoch was granted once, and returns the epochs.
+    """
     await harness.shift_clock(dt.timedelta())
     order = {"clients": CONTENDERS_PER_PROCESS, "turns": TURNS, "writes": writes}
     told = await told_by_processes(harness, "leases.crowd:PART", PROCESSES, order)
@@ -88,7 +94,10 @@ async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
 
 
 async def contend(backend: Backend, order: Order, who: str) -> list[int]:
-    """Lead for `turns` terms and return their epochs; in each, write once under the fence and give the lease back."""
+    """Lead for `turns` terms and return their epochs.
+
+    In each term, write once under the fence and give the lease back.
+    """
     epochs: list[int] = []
     while len(epochs) < order["turns"]:
         lease = await try_once(backend, Ask("job", who, LEASE_S, f"{who}, turn {len(epochs)}"))

@@ -1,4 +1,7 @@
-"""Faults before, during and after a write: no false success, calls end within their limit, clients recover alone."""
+"""Tests with faults before, during and after a write.
+
+No call reports a false success, calls end within their limit, and clients recover without help.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def all_calls(backend: Backend, key: TermKey) -> dict[str, Call]:
 
 
 async def well_again(backend: Backend, name: str) -> None:
-    """Wait until the same client works again without any help; fail if that takes too long."""
+    """Wait until calls of this client succeed again without any help.
+
+    Fails with TimeoutError if that takes too long.
+    """
     async with asyncio.timeout(WELL_AGAIN_S):
         while True:
             try:
@@ -70,7 +76,7 @@ async def well_again(backend: Backend, name: str) -> None:
 
 
 async def seen_by(backend: Backend, name: str, holder: str) -> Lease:
-    """Wait until the store has executed a request whose answer was lost, and return the row."""
+    """Wait until the lease belongs to `holder`, by a request whose answer was lost, and return the lease."""
     async with asyncio.timeout(CALL_LIMIT_S):
         while True:
             rows = await backend.leases.read([name], CALL_LIMIT_S)
@@ -101,7 +107,7 @@ class Obstruction(LeaseTests):
 
 @dataclass(frozen=True)
 class Network:
-    """A client behind a proxy, the key of the lease "job" that it took at START, and a client that is not disturbed."""
+    """A client behind a proxy, the key of the lease "job" that it acquired, and a client that is not disturbed."""
 
     proxy: FaultProxy
     backend: Backend

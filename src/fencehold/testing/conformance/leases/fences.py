@@ -1,4 +1,4 @@
-"""A fenced transaction commits only while its epoch holds, and keeps every other holder out until it has."""
+"""Tests that a fenced transaction commits only while its epoch holds, and keeps other holders out until it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRY_LIMIT_S = 0.3
 
 
 async def cannot_take(backend: Backend, name: str, holder: str) -> None:
-    """Check that an open transaction blocks an acquire: it ends within its limit, neither granted nor refused."""
+    """Check that an open transaction blocks an acquire: the call ends within its limit, neither granted nor refused."""
     try:
         answer = await backend.leases.acquire(ask(name, holder), TRY_LIMIT_S)
     except Unavailable as error:
@@ -55,7 +55,7 @@ Fenced = Callable[..., Awaitable[None]]
 async def fenced(
     harness: Harness, backend: Backend, key: TermKey, *steps: Step, remaining_s: RemainingS = plenty
 ) -> None:
-    """Run a fenced transaction of these steps."""
+    """Run a fenced transaction that takes these steps: numbers are written, statements run, functions called."""
     async with backend.fences.transaction(key, remaining_s) as tx:
         for step in steps:
             match step:
@@ -78,14 +78,14 @@ async def is_refused(harness: Harness, backend: Backend, key: TermKey, run: Fenc
 
 
 async def is_let_in(harness: Harness, backend: Backend, key: TermKey) -> None:
-    """Check that the fence lets this holder write; without fences there is nothing to check."""
+    """Check that the fence lets this holder write. Does nothing for a store without fences."""
     if harness.can(Can.FENCES):
         await fenced(harness, backend, key, key.epoch)
         assert (await harness.written())[-1] == key.epoch
 
 
 async def is_kept_out(harness: Harness, backend: Backend, key: TermKey) -> None:
-    """Check that the fence refuses this holder; without fences there is nothing to check."""
+    """Check that the fence refuses this holder. Does nothing for a store without fences."""
     if harness.can(Can.FENCES):
         await is_refused(harness, backend, key)
 
@@ -93,7 +93,7 @@ async def is_kept_out(harness: Harness, backend: Backend, key: TermKey) -> None:
 @proves("fences live.fence.is_holder")
 @needs(Can.FENCES)
 class FencedTransactions(LeaseTests):
-    """What holds for a fenced transaction, in a program with an event loop and in one without."""
+    """Tests of fenced transactions that hold for a program with an event loop and for one without."""
 
     fenced: ClassVar[Fenced]
 
@@ -148,7 +148,7 @@ class FencedTransactions(LeaseTests):
     async def test_a_failed_statement_that_was_passed_over_is_no_false_yes(
         self, harness: Harness, backend: Backend, key: TermKey
     ) -> None:
-        """Either the rest is committed, or the block raises."""
+        """Either what the other statements wrote is committed, or the block raises."""
         try:
             await self.fenced(harness, backend, key, 1, "INSERT INTO no_such_table VALUES (1)")
         except FenceholdError:
@@ -195,7 +195,7 @@ class Fences(FencedTransactions):
 
 @needs(Can.FENCES, Can.ROW_LOCKS)
 class PassingRenewals(LeaseTests):
-    """For a store with more than one writer: an open fenced transaction blocks takeovers and nothing else."""
+    """Tests for a store with more than one writer: an open fenced transaction blocks takeovers and nothing else."""
 
     async def test_a_renewal_and_a_release_pass_an_open_transaction_and_a_takeover_does_not(
         self, harness: Harness, one: Backend, two: Backend, key: TermKey
@@ -220,7 +220,7 @@ class PassingRenewals(LeaseTests):
 async def in_thread(
     harness: Harness, backend: Backend, key: TermKey, *steps: Step, remaining_s: RemainingS = plenty
 ) -> None:
-    """Run the transaction in a thread, as a program without an event loop does."""
+    """Run a fenced transaction of these steps in a thread, as a program without an event loop does."""
     loop = asyncio.get_running_loop()
 
     def run() -> None:
@@ -247,7 +247,10 @@ class SyncFences(FencedTransactions):
     async def test_an_obstructed_store_is_told_in_the_library_s_own_words(
         self, harness: Harness, one: Backend, two: Backend, key: TermKey
     ) -> None:
-        """If another transaction blocks it, our error is raised; only the caller's statements raise the driver's."""
+        """If another transaction blocks this one, our own error is raised, not the driver's.
+
+        Only the caller's own statements raise errors of the driver.
+        """
 
         async def blocked() -> None:
             with suppress(FenceholdError):
@@ -258,7 +261,7 @@ class SyncFences(FencedTransactions):
 
 
 async def taken_in_the_end(backend: Backend, name: str, holder: str) -> None:
-    """Acquire the lease, with repeats: the server notices a dropped connection late, and answers Busy until then."""
+    """Acquire the lease, with repeats while the answer is Busy: the server notices a dropped connection late."""
     async with asyncio.timeout(20):
         answer = await backend.leases.acquire(ask(name, holder), 5.0)
         while isinstance(answer, Busy):

@@ -1,4 +1,7 @@
-"""Names come back unchanged and are never mixed up; a name that cannot be stored is refused before it is sent."""
+"""Tests that names of leases and holders come back unchanged and are never mixed up.
+
+A name that cannot be stored is refused before it is sent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of leases and its rule table side by side."""
+"""Clients of a store of leases, side by side with an oracle that computes the required answers from the rule table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 
 class Oracle(RuleOracle):
-    """Rows as the rules require them, computed from model/election/rules.py alone."""
+    """Computes from the rule table in model/election/rules.py alone which leases a store must have, and its answers."""
 
     table = "leases"
     rows: dict[str, Lease]
@@ -60,7 +60,10 @@ class Oracle(RuleOracle):
 
 
 class LeasePair(ClientsAndOracle[Backend, Oracle]):
-    """The leases in the store and in the oracle: every call goes to both, and a difference fails."""
+    """The leases in the store and in the oracle: every call goes to both, and a difference fails.
+
+    The oracle computes from the rule table what the store must answer.
+    """
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1) -> LeasePair:
@@ -73,7 +76,10 @@ class LeasePair(ClientsAndOracle[Backend, Oracle]):
         return got
 
     async def use(self, verb: Verb, *keys: TermKey) -> None:
-        """Renew, release or ask to step down, with one key per name at most."""
+        """Call the verb (renew, release or ask to step down) with these keys, and compare the answers.
+
+        At most one key per name may be given.
+        """
         leases = self.client.leases
         match verb:
             case Verb.RENEW:
@@ -86,7 +92,7 @@ class LeasePair(ClientsAndOracle[Backend, Oracle]):
             agree(answer, self.oracle.change(verb, key, self.now), f"{verb.value} {key}")
 
     async def check(self, *names: str) -> None:
-        """Check that the store has each of these rows exactly as the table, or lacks it as the table does."""
+        """Check that the store has each of these leases just as the oracle has it, or lacks it as the oracle does."""
         rows = await self.client.leases.read(names, CALL_LIMIT_S)
         for name in names:
             agree(rows.get(name), self.oracle.view(name, self.now), f"the row of {name}")

@@ -1,7 +1,7 @@
-"""Parts that not every store has: hints of changes come in order; parts that the harness does not declare are absent.
+"""Tests of parts that not every store has, and of their absence.
 
-A part that a store lacks is refused with a code, before anything is sent. `listen` of a store that cannot notify
-returns False.
+A hint is a message of the store that a lease may have changed; hints come in order. A part that a store lacks is
+refused with an error that has a code, before anything is sent. `listen` of a store that cannot notify returns False.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, OUTBOX_TABLE, Can
 
 
 async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
-    """Listen, and return a queue of the hints that this client gets, in order."""
+    """Listen for hints of changed leases, and return a queue of the hints that this client gets, in order.
+
+    A hint is what happened and the name of the lease.
+    """
     heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     backend.wakeup.on_hint(lambda what, name: heard.put_nowait((what, name)))
     assert await backend.wakeup.listen(CALL_LIMIT_S) is True
@@ -50,7 +53,7 @@ class Wakeups(LeaseTests):
 
 @unless(Can.WAKEUPS)
 class Silence(LeaseTests):
-    """For a store that cannot notify: `listen` returns False, and no hint comes."""
+    """Tests for a store that cannot notify of changed leases: `listen` returns False, and no hint comes."""
 
     async def test_listening_says_that_nothing_will_be_heard(self, one: Backend, two: Backend) -> None:
         heard: list[str] = []
@@ -62,7 +65,7 @@ class Silence(LeaseTests):
 
 
 class Absences(LeaseTests):
-    """For a store that lacks a part: its use raises an error with a code; no tests were left out by mistake."""
+    """Tests that a part which the harness does not declare is really absent: its use raises an error with a code."""
 
     @unless(Can.FENCES)
     async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend, key: TermKey) -> None:

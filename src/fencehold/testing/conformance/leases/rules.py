@@ -1,4 +1,4 @@
-"""Each rule of the table, allowed and refused, at the instant of expiry and one tick before or after it."""
+"""Tests each rule of the leases' table, allowed and refused, at the instant of expiry and one tick beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ OTHER = "other nonce"
 
 @dataclass(frozen=True)
 class Case:
-    """Ada holds epoch 1 (unless `ticks` is None); `ticks` after its expiry, `holder` calls `verb`."""
+    """One test case of a rule of the table: who calls which verb when, and whether the rule allows it.
+
+    Ada has acquired the lease with epoch 1, unless `ticks` is None. The clock is set `ticks` after its expiry, and
+    `holder` calls `verb`. A tick is the smallest time that the store keeps.
+    """
 
     rule: str
     title: str
@@ -80,7 +84,7 @@ CASES: tuple[Case, ...] = (
 
 
 class Rules(LeaseTests):
-    """The answer, the row in it and the row in the store afterwards are those of the table."""
+    """Tests that the answer of each verb, and the store's row after it, are those that the rule table requires."""
 
     supplies: ClassVar[Mapping[str, Supply]] = {"pair": LeasePair.of}
 

@@ -1,4 +1,7 @@
-"""Tables are made once, even by many clients at once, beside the tables of others, and protect the epoch themselves."""
+"""Tests that tables are made once, even by many clients at once, beside the tables of others.
+
+The tables themselves keep an epoch from falling.
+"""
 
 from __future__ import annotations
 

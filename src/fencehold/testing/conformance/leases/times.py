@@ -1,4 +1,7 @@
-"""Only the store's clock counts, even if it is hours off or jumps: it is not compared with the process's clock."""
+"""Tests that only the store's clock counts, even if it is hours off or jumps.
+
+It is not compared with the process's clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the verbs promise beyond a single rule: epochs, repeats, batches in order, and what read and list show."""
+"""Tests what the verbs of leases promise beyond a single rule.
+
+These are epochs, repeated requests, batches in order, and what `read` and `list` show.
+"""
 
 from __future__ import annotations
 

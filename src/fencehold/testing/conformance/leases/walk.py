@@ -1,4 +1,7 @@
-"""Random calls with the rule table as the oracle; most of them are calls of a real holder."""
+"""Random calls on leases, compared with an oracle that computes each answer from the rule table.
+
+Most of the calls are those of a real holder.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ class Walk(LeaseTests):
 
 
 class Walker(RandomWalk):
-    """Keeps every token and every request that was ever made: any client may use any of them late.
+    """Makes the random calls. It keeps every key and every request that was ever made: any client may use them late.
 
-    All its leases begin with `prefix`, so that several walks in one namespace do not meet.
+    The names of all its leases begin with `prefix`, so that several walks in one namespace do not meet.
     """
 
     goes_back = 0.03
@@ -62,7 +65,10 @@ class Walker(RandomWalk):
         return [row.expires_at for row in self.pair.oracle.rows.values()]
 
     def _key(self) -> TermKey:
-        """Mostly a current key, live or lapsed, or one with a wrong epoch or holder; seldom an old or unknown one."""
+        """Return a key: mostly a present one, live or lapsed, or a present one with a wrong epoch or holder.
+
+        Seldom it is an old key, or one of a lease that never existed.
+        """
         current = [row.key(self.random.choice(LENGTHS_S)) for row in self.pair.oracle.rows.values()]
         draw = self.random.random()
         if draw > 0.97:
@@ -88,7 +94,7 @@ class Walker(RandomWalk):
             self._lease_ids[got.name] = got.lease_id
 
     async def _use(self, verb: Verb) -> None:
-        """Call the verb with one key per name at most: what a key given twice means is tested elsewhere."""
+        """Call the verb with random keys, one per name at most: what a key given twice means is tested elsewhere."""
         keys = list({key.name: key for key in (self._key() for _ in range(self.random.choice((1, 1, 2, 3))))}.values())
         await self.call(self.pair.use, verb, *keys)
 

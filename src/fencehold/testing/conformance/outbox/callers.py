@@ -1,6 +1,6 @@
-"""Adding and consuming events in the caller's own transaction takes effect if and only if that transaction commits.
+"""Tests that adding and consuming events in the caller's own transaction takes effect with its commit, and only then.
 
-An event is new to each consumer once.
+For each consumer an event is new once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many claimers at once, with exact totals: no event is claimed twice, left out, or completed twice."""
+"""Tests with many claimers at once, with exact totals: no event is claimed twice, left out, or completed twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EventCrowd(EventTests):
         assert (seen.completed, seen.pending + seen.processing + seen.failed + seen.dead_letter) == (EVENTS, 0)
 
     async def test_a_failed_try_and_a_release_give_each_event_back_exactly_once(self, harness: Harness) -> None:
-        """Every third fails its first try, every fourth is given back once: each total is known beforehand."""
+        """Every third event fails its first try, every fourth is given back once: each total is known beforehand."""
         await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         claimed = Counter(await crowd(harness, Order(fail_every=3, release_every=4)))
         assert claimed == Counter({n: 1 + (n % 3 == 0) + (n % 4 == 0) for n in range(EVENTS)})
@@ -88,7 +88,7 @@ async def crowd(harness: Harness, order: Order) -> list[int]:
 
 @needs(Can.PROCESSES)
 class EventProcessCrowd(EventTests):
-    """Real processes on one outbox."""
+    """Tests in which real processes claim the events of one outbox."""
 
     @proves("RULE-020-040")
     async def test_processes_share_an_outbox_and_no_event_is_claimed_twice(self, harness: Harness) -> None:
@@ -104,7 +104,10 @@ class EventProcessCrowd(EventTests):
 
 @dataclass(frozen=True)
 class Order:
-    """`fail_every` n: every n-th event fails its first try. `release_every` n: every n-th is given back once."""
+    """What claimers do besides completing: every n-th event fails its first try, or is given back once.
+
+    `fail_every` and `release_every` are that n; None: no event.
+    """
 
     fail_every: int | None = None
     release_every: int | None = None
@@ -123,7 +126,7 @@ def is_nth(claim: Claim, every: int | None) -> bool:
 
 
 async def drain(events: Events, order: Order, who: str, note: Callable[[int], None]) -> None:
-    """Work until every event is finished; call `note` with the number of each event that is claimed."""
+    """Claim and finish events until every event is finished. Call `note` with the number of each claimed event."""
     finished: list[ClaimKey] = []
     turns = 0
     while True:
@@ -142,7 +145,7 @@ async def drain(events: Events, order: Order, who: str, note: Callable[[int], No
 
 
 async def settled(events: Events, order: Order, claims: list[Claim]) -> list[ClaimKey]:
-    """Fail or give back what the order selects; return the keys of the others, which are to be completed."""
+    """Fail or give back the claims that the order selects; return the keys of the other claims, to be completed."""
     back = [claim.key for claim in claims if order.is_to_release(claim)]
     failed = [claim.key for claim in claims if order.is_to_fail(claim) and claim.key not in back]
     if back:

@@ -1,4 +1,7 @@
-"""A client that listens gets a hint soon after an event is added, by any client and on any connection."""
+"""A client that listens gets a hint (a message that there may be work) soon after an event is added.
+
+It gets the hint whichever client added the event, and on whatever kind of connection.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event types, aggregates, tokens and payloads come back unchanged and are never mixed up."""
+"""Tests that event types, aggregates, tokens and payloads come back unchanged and are never mixed up."""
 
 from __future__ import annotations
 

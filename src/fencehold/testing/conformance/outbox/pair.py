@@ -1,4 +1,4 @@
-"""An outbox and its rule table side by side."""
+"""Clients of an outbox, side by side with an oracle that computes the required answers from the rule table."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ EVERYTHING = 10_000
 
 
 def event(event_type: str = "order.paid", payload: Any = None, max_retries: int = 5, **fields: Any) -> NewEvent:
-    """One event, checked and serialised as the library does it."""
+    """Return a new event that is checked and serialised as the library does it."""
     made = new_event(SETTINGS, event_type, {"schema_version": 1} if payload is None else payload, **fields)
     made.max_retries = max_retries
     return made
 
 
 def stray(token: str = "ada") -> ClaimKey:
-    """The key of an event that never existed."""
+    """Return the key of an event that never existed."""
     return ClaimKey(123_456_789, token, new_tracking_id())
 
 
@@ -42,7 +42,7 @@ async def claim(port: EventPort, token: str, limit: int = EVERYTHING, **fields: 
 
 
 async def add_in(events: Events, target: object, made: Sequence[NewEvent]) -> list[str]:
-    """Add these inside the transaction that is open on `target`."""
+    """Add these events in the transaction that is open on `target`; return the tracking ids of those that were new."""
     return await events.in_tx.add(target, made, await events.in_tx.identity(CALL_LIMIT_S))
 
 
@@ -56,7 +56,7 @@ CLAIMABLE = (Status.PENDING, Status.FAILED)
 
 @dataclass
 class Expected:
-    """One event as the rules require it."""
+    """The row of one event as the rule table requires it."""
 
     id: int
     new: NewEvent
@@ -65,12 +65,12 @@ class Expected:
 
     @property
     def key(self) -> ClaimKey:
-        """The key of the present claim; if there is none, a key with the token "nobody"."""
+        """The key of the event's present claim; if nobody has claimed it, a key with the token "nobody"."""
         return ClaimKey(self.id, self.stored.lock_token or "nobody", self.new.tracking_id)
 
 
 class EventOracle(RuleOracle):
-    """Events as the rules require them, computed from model/outbox/rules.py alone."""
+    """Computes from the rule table in model/outbox/rules.py alone which events a store must have, and its answers."""
 
     table = "outbox"
     rows: dict[int, Expected]
@@ -81,7 +81,7 @@ class EventOracle(RuleOracle):
         self.rows[event_id] = Expected(event_id, new, now, stored)
 
     def change(self, event_id: int, verb: Verb, request: Request) -> bool:
-        """Apply the verb by the table; return whether the table allows it."""
+        """Apply the verb to the event by the rule table; return whether the table allows it."""
         row = self.rows.get(event_id)
         if row is None:
             return False
@@ -91,7 +91,7 @@ class EventOracle(RuleOracle):
         return rule is not None
 
     def claim(self, ask: ClaimAsk, now: dt.datetime) -> list[int]:
-        """The ids that must be claimed, in this order."""
+        """Claim by the rule table, and return the ids of the events that the store must claim, in this order."""
         request = Request(now, ask.token, ask.lease_s)
         candidates = [row for row in self.rows.values() if self._may_be_claimed(row, ask)]
         urgent = sorted(candidates, key=lambda row: (-row.new.priority, row.stored.due_at, row.id))
@@ -102,7 +102,7 @@ class EventOracle(RuleOracle):
         return claimed
 
     def reap(self, limit: int, now: dt.datetime) -> list[int]:
-        """The ids that must be recovered, the longest lapsed first."""
+        """Recover lapsed events by the rule table, and return their ids, the event that lapsed first at the front."""
         never = now + dt.timedelta(days=36_500)
         lapsed_first = sorted(self.rows.values(), key=lambda row: (row.stored.locked_until or never, row.id))
         recovered: list[int] = []
@@ -112,7 +112,7 @@ class EventOracle(RuleOracle):
         return recovered
 
     def redrive(self, ids: Sequence[int], cause: str, limit: int, spread_s: float, now: dt.datetime) -> list[int]:
-        """Return those of the ids that must be PENDING again, the oldest first."""
+        """Redrive events by the rule table, and return the ids of those that must be PENDING again, oldest first."""
         revived: list[int] = []
         for event_id in sorted(ids):
             request = Request(now, delay_s=len(revived) * spread_s, root_cause=cause)
@@ -126,7 +126,7 @@ class EventOracle(RuleOracle):
         return not ask.in_order or row.new.aggregate_id is None or not self._is_blocked(row)
 
     def _is_blocked(self, row: Expected) -> bool:
-        """Whether another event of its aggregate is held, or is unfinished and older."""
+        """Whether another event of the same aggregate is held by a worker, or is unfinished and older."""
         mine = (row.new.aggregate_type, row.new.aggregate_id)
         others = (o for o in self.rows.values() if (o.new.aggregate_type, o.new.aggregate_id) == mine and o is not row)
         return any(
@@ -136,7 +136,7 @@ class EventOracle(RuleOracle):
 
 
 def agree(got: EventRow, expected: Expected, what: str) -> None:
-    """Fail unless the store's row is the row that the table requires."""
+    """Fail unless the store's row is the row that the rule table requires."""
     stored = expected.stored
     if stored.last_error == SOME_ERROR:
         assert got.last_error, f"{what}: a recovered event says nothing of why"
@@ -152,7 +152,10 @@ def agree(got: EventRow, expected: Expected, what: str) -> None:
 
 
 class Pair(ClientsAndOracle[Events, EventOracle]):
-    """The events in the store and in the oracle: every call goes to both, and a difference fails."""
+    """The events in the store and in the oracle: every call goes to both, and a difference fails.
+
+    The oracle computes from the rule table what the store must answer.
+    """
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1) -> Pair:
@@ -160,7 +163,7 @@ class Pair(ClientsAndOracle[Events, EventOracle]):
         return cls(harness, [await harness.events() for _ in range(clients)], EventOracle)
 
     def key(self, event_id: int, token: str) -> ClaimKey:
-        """The key of this event with this token, whoever holds the event."""
+        """Return the key of this event with this token, whoever holds the event."""
         return ClaimKey(event_id, token, self.oracle.rows[event_id].new.tracking_id)
 
     async def add(self, *events: NewEvent) -> list[int]:
@@ -185,7 +188,10 @@ class Pair(ClientsAndOracle[Events, EventOracle]):
         return expected
 
     async def change(self, verb: Verb, keys: Sequence[ClaimKey], lease_s: float = LEASE_S) -> list[int]:
-        """Renew, complete or release; return the ids that were not refused."""
+        """Call the verb (renew, complete or release) with these keys.
+
+        Return the ids of events that were not refused.
+        """
         expected = self._allowed(verb, keys, lease_s=lease_s)
         port = self.client.port
         match verb:
@@ -246,7 +252,7 @@ class Pair(ClientsAndOracle[Events, EventOracle]):
         return [key for key in keys if self.oracle.change(key.id, verb, Request(self.now, key.token, lease_s))]
 
     def _claim(self, event_id: int, ask: ClaimAsk) -> Claim:
-        """The claim that the table requires."""
+        """Return the claim on this event that the rule table requires."""
         row = self.oracle.rows[event_id]
         new = row.new
         return Claim(

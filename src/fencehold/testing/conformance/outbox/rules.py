@@ -1,4 +1,7 @@
-"""Each rule of the outbox's table, allowed and refused, at the deciding instant and one tick before or after it."""
+"""Tests each rule of the outbox's table, allowed and refused, at the deciding instant and one tick beside it.
+
+The deciding instant is the one at which the event is due, or its lease lapses.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ CLAIM, RENEW, COMPLETE, FAIL, RELEASE, REAP, REDRIVE = Verb
 
 @dataclass(frozen=True)
 class Case:
-    """An event in a status; `ticks` after the deciding instant (when it is due, or lapses), `verb` is called."""
+    """One test case of a rule of the table: which verb is called when, and whether the rule allows it.
+
+    An event has the given status. The clock is set `ticks` after the deciding instant, at which the event is due or its
+    lease lapses, and `verb` is called. A tick is the smallest time that the store keeps.
+    """
 
     rule: str
     title: str
@@ -80,7 +87,7 @@ CASES: tuple[Case, ...] = (
 
 
 class EventRules(EventTests):
-    """The answer, and the row afterwards, are those of the table."""
+    """Tests that the answer of each verb, and the event's row after it, are those that the rule table requires."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
     @proves("RULE-020-001", "RULE-020-003", "RULE-020-021")
@@ -156,7 +163,10 @@ class EventRules(EventTests):
 async def arranged(
     pair: Pair, status: Status, max_retries: int = 5, event_type: str = "order.paid"
 ) -> tuple[int, dt.datetime]:
-    """Make an event in this status, held by ada if it is held; return it and the instant when it is due, or lapses."""
+    """Make an event in this status; if the status is PROCESSING, ada holds it.
+
+    Returns its id, and the instant at which it is due or its lease lapses.
+    """
     await pair.set_clock(START)
     waiting = {"not_before": DELAY_S} if status is PENDING else {}
     [event_id] = await pair.add(event(event_type, max_retries=max_retries, **waiting))

@@ -1,4 +1,4 @@
-"""The tables of an outbox are made once, even by many clients at once, beside other tables and never over them."""
+"""Tests that the tables of an outbox are made once, even by many clients at once, and never over other tables."""
 
 from __future__ import annotations
 

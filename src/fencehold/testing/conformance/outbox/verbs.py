@@ -1,6 +1,6 @@
-"""What the verbs of an outbox promise beyond a single rule: order, limits, batches, and what an operator sees.
+"""Tests what the verbs of an outbox promise beyond a single rule.
 
-An event is stored once, however often it is added.
+These are order, limits, batches, and what an operator sees. An event is stored once, however often it is added.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ class EventVerbs(EventTests):
         assert (seen.reaper_runs, seen.reaper_ran_s_ago, seen.lapsed, seen.pending) == (3, 2.0, 0, 3)
 
     async def test_suspects_are_claimed_only_as_many_as_were_asked_for(self, pair: Pair) -> None:
-        """An event that was recovered twice is a suspect; one that failed twice is not."""
+        """A suspect is an event that was recovered twice in a row, so it may kill its workers.
+
+        One that failed twice is none.
+        """
         for in_order in (False, True):
             ids = await pair.add(*(event() for _ in range(3)))
             for _ in range(2):
@@ -148,7 +151,10 @@ class EventVerbs(EventTests):
     async def test_a_suspect_is_what_was_recovered_twice_in_a_row(
         self, harness: Harness, history: tuple[str, ...]
     ) -> None:
-        """A release is no try; a failed try shows that its worker survived the event."""
+        """A suspect is an event that was recovered twice in a row, so it may kill its workers.
+
+        A release is no try; a failed try shows that its worker survived the event.
+        """
         pair, (recovered, is_suspect) = await Pair.of(harness), HISTORIES[history]
         for in_order in (False, True):
             ids = await pair.add(event(), event())
@@ -297,7 +303,7 @@ class EventDedupe(EventTests):
 
 
 async def in_every_status(pair: Pair) -> dict[Status, int]:
-    """One event in each status, all made now."""
+    """Make one event in each status, all at the present instant; return their ids by status."""
     ids = await pair.add(*(event() for _ in range(5)))
     await pair.claim(ask("a", 4))
     completed, failed, dead, held, pending = ids

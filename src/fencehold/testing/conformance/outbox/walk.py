@@ -1,4 +1,7 @@
-"""Random calls on an outbox with the rule table as the oracle; most of them are calls of a real holder."""
+"""Random calls on an outbox, compared with an oracle that computes each answer from the rule table.
+
+Most of the calls are those of a real holder.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class EventWalk(EventTests):
 
 
 class EventWalker(RandomWalk):
-    """Keeps every key that was ever given: any client may use any of them late."""
+    """Makes the random calls. It keeps every key that was ever given: any client may use any of them late."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(pair)
@@ -54,7 +57,7 @@ class EventWalker(RandomWalk):
         return [row.key for row in self.pair.oracle.rows.values() if row.stored.status is Status.PROCESSING]
 
     def _some_keys(self) -> list[ClaimKey]:
-        """Some keys, one per event at most; mostly present ones, whether live or lapsed, sometimes old ones."""
+        """Return some keys, one per event at most: mostly those of present claims, live or lapsed, sometimes old."""
         held = self._held()
         drawn = {}
         for _ in range(self.random.choice((1, 1, 2, 4))):
@@ -90,7 +93,7 @@ class EventWalker(RandomWalk):
         self._keys += [key for key in self._held() if key.token == asked.token]
 
     async def _glance(self) -> None:
-        """Claim as a worker does: it may miss an event, but what it claims must be claimable."""
+        """Claim with `may_miss`, as a worker does: the store may miss an event, but what it claims must be free."""
         asked = ask(self._token(), 2, 5.0, may_miss=True)
         got = (await self.call(self.pair.client.port.turn, [], asked, CALL_LIMIT_S)).claims
         assert len(got) <= asked.limit

@@ -1,1 +1,1 @@
-"""Three processes hold the same items with our own Items, `async with item` and processor."""
+"""The simulation of items: three processes use the same items with our own Items, `async with item` and processor."""

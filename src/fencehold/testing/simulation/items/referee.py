@@ -1,10 +1,12 @@
-"""Judges items, by records of its own: who holds which item, under which token and until when.
+"""Judges the items of a simulated run, by records of its own: who holds which item, under which token and until when.
 
 Safety, at every instant: an item whose lease is valid for its process is held in the store by that holder; no two
-leases on it are valid at once, and none becomes valid again. At every change in the store: an item is written only
-under its live lease and token, tokens only rise, and nobody takes or breaks what another holds.
-Liveness: a body ends soon after its lease, and its block raises; a lease is broken when its block has ended; a process
-with a blocked event loop does not keep its items. The schedule judges the rest, once all faults have ended.
+leases on one item are valid at once, and no lease becomes valid again. At every change in the store: an item is written
+only under its live lease and token, tokens only rise, and nobody takes or breaks what another holds.
+
+Liveness: a body (the user's code inside `async with item`) ends soon after its lease, and its block raises; a lease is
+broken when its block has ended; a process with a blocked event loop does not keep its items. The schedule judges the
+other promises about time, once all faults have ended.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ REMEMBERED = 20  # leases that are over
 
 
 class Holder(StoreProcess):
-    """A process as the referee sees it: the attributes that it reads."""
+    """A simulated process that holds items: the attributes that the referee reads."""
 
     inside: Collection[ItemLease]
     deleting: Collection[ItemKey]
@@ -48,7 +50,7 @@ class Holder(StoreProcess):
 
 @dataclass(eq=False)
 class Record:
-    """What must be true of one item: its last lease has `token`, and `holder_id` has that lease until `until`."""
+    """The referee's record of one item: its last lease has `token`, and belongs to `holder_id` until `until`."""
 
     token: int = 0
     holder_id: str = ""
@@ -117,7 +119,10 @@ class ItemReferee(Referee):
         )
 
     def lapsed_early(self, item_id: str) -> None:
-        """Called when the store ends this one lease early. Until the holder hears of that, it may trust the lease."""
+        """Record that the store ended the lease of this item early.
+
+        Until the holder hears of that, it may trust the lease.
+        """
         record = self.records[item_id]
         self.trace.note("store", f"item {item_id}: lapses early")
         self._taken[item_id, record.holder_id] = record.token
@@ -126,12 +131,18 @@ class ItemReferee(Referee):
     # --- what a process did ---
 
     def acquiring(self, node: Holder, item_id: str) -> None:
-        """Called when an acquire is sent."""
+        """Judge an acquire when it is sent.
+
+        A process must not acquire an item that a running body of its own already holds.
+        """
         if any(lease.key.id == item_id and lease.is_valid for lease in node.inside):
             self.fail(f"{node.name} acquires item {item_id} from under its own body")
 
     def renewing(self, node: Holder, keys: Sequence[ItemKey]) -> None:
-        """Called when a renewal is sent."""
+        """Judge a renewal when it is sent.
+
+        A process must not renew long after its event loop was blocked, nor for longer than a handler may take.
+        """
         settings, ran_s = self._settings, node.keeper.running_s()
         rounds_s = 2 * (settings.heartbeat_every_s + self._call_s)
         silent_s = 0.0 if node.blocked_at_s is None else ran_s - node.blocked_at_s
@@ -147,7 +158,10 @@ class ItemReferee(Referee):
             )
 
     def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
-        """Called when a block has ended. Its body ended at `since_s`; the user's thread had run for `ran_s` by then."""
+        """Judge the end of an `async with item` block: its lease is broken, and leaving did not take too long.
+
+        The body ended at `since_s`; the user's thread had run for `ran_s` seconds by then.
+        """
         record = self.records[lease.key.id]
         is_held = record.token == lease.key.token and self.loop.time() < record.until_s
         # A lease that the user broke is not broken again: if that failed, the user got the error.
@@ -223,7 +237,7 @@ class JudgedItems(ItemShelf):
         return done
 
     def lapse_early(self) -> None:
-        """End the lease that was granted first, although its holder did nothing wrong."""
+        """End the lease of one item, although its holder did nothing wrong, and tell the referee."""
         live = [place for place, row in self.rows.items() if row_state(row, self.now()) is Row.LIVE]
         for place in live[:1]:
             self.rows[place] = replace(self.rows[place], expires_at=self.now())

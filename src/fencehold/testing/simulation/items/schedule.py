@@ -1,7 +1,7 @@
-"""Items: processes with our own Items, their users and processors, and the troubles they get.
+"""The schedule for items: processes with our own Items, their users and processors, and the troubles they get.
 
-A user works in a block or without one: saves, renews, breaks, deletes, fails, is slow, and may be cancelled. Besides
-the troubles of every kind, rows lapse early.
+A simulated user works with an item inside an `async with` block or without one: it saves, renews, breaks, deletes,
+fails, is slow, and may be cancelled. Besides the troubles of every kind, the store ends leases early.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Body = Callable[[Item], Awaitable[None]]
 
 
 class BadLuck(Exception):
-    """Raised by a body that fails on purpose."""
+    """Raised by a body, that is, a simulated user's code for an item, that fails on purpose."""
 
 
 UNANSWERED = (Unavailable, Uncertain)
@@ -94,7 +94,7 @@ class ItemNode(Holder):
             self._begin_processor(self._rng.choice(STATES), self._handle)
 
     async def rest(self) -> None:
-        """Wait until no start or restart is under way, then stop for good."""
+        """Wait until no start or restart of this process is under way, then stop it for good."""
         await self._settled.wait()
         await self.stop()
 
@@ -118,14 +118,17 @@ class ItemNode(Holder):
         await self.within(limit_s, "closing the items", self._items_context.close())
 
     async def finish(self) -> None:
-        """Begin to move every item to its last state. That works only if each is free, or soon will be."""
+        """Start processors that move every item to its last state.
+
+        They succeed only if each item is free, or soon will be.
+        """
         for state in STATES:
             self._begin_processor(state, self._handle_last)
 
     # --- users and handlers ---
 
     async def _act(self) -> None:
-        """Do one act after the other, each in a task of its own that may be cancelled."""
+        """Do random acts as a user, one after the other for ever, each in a task of its own that may be cancelled."""
         while True:
             await asyncio.sleep(self._draw() * IDLE_S_MAX)
             act = asyncio.create_task(self._do_something(), name=f"{self.name}-act")
@@ -165,7 +168,7 @@ class ItemNode(Holder):
     # --- what a user does ---
 
     async def _do_something(self) -> None:
-        """Do something; raises one of EXPECTED if it does not succeed."""
+        """Do one random act of a user. Raises one of EXPECTED if the act does not succeed."""
         await self._rng.choices([act for _, act in self._deeds], [often for often, _ in self._deeds])[0]()
 
     # --- one act ---
@@ -179,7 +182,7 @@ class ItemNode(Holder):
                 await self._use(item, self._body)
 
     async def _hold_one(self) -> None:
-        """Use an item without a block: nobody renews its lease, and nobody has to give it back."""
+        """Use an item without an `async with` block: nobody renews its lease, and nobody has to give it back."""
         item = await self._items.acquire(self._rng.choice(IDS))
         try:
             await self._body(item)
@@ -217,7 +220,10 @@ class ItemNode(Holder):
 
     @asynccontextmanager
     async def _body_of(self, item: Item) -> AsyncIterator[None]:
-        """Record inside the block that the body of this item runs. Leaving the block may take a moment."""
+        """Inside this block, record that the body (the user's code) of this item runs.
+
+        Leaving may take a moment, as clean-up.
+        """
         self.inside[item._lease] = None
         try:
             yield
@@ -290,7 +296,7 @@ class ItemSchedule(Schedule):
         )  # fmt: skip
 
     async def judge_calm(self) -> None:
-        """Fail unless every lease is given back or lapses, so that one process can acquire all items."""
+        """Fail unless every lease is given back or lapses in time, so that one process can acquire all items."""
         await ended([node.user.begin(node.rest()) for node in self.nodes])
         self.nodes[0].user.begin(self.nodes[0].finish())
         # An acquire that was cancelled may still be executed; nobody gives its lease back, so it must lapse.

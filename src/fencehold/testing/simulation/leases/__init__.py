@@ -1,1 +1,1 @@
-"""Three processes compete for one lease with our own Leader, Keeper and Term."""
+"""The simulation of leases: three processes compete for one lease with our own Leader, Keeper and Term."""

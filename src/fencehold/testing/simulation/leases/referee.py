@@ -1,13 +1,16 @@
-"""Judges leases.
+"""Judges the leases of a simulated run.
 
 Safety, at every instant at which anything happened: a term that is valid for its process is the store's live row, no
-two are valid at once, and none becomes valid again; a refused renewal ends it. A row is not given back while a body of
-its term runs. No process sends a storm of requests. At the end `fencehold.testing.history` judges grants, beliefs and
-accepted writes once more.
-Liveness: a body ends soon after its term; a process with a blocked event loop does not stay leader; a process finds
-its own grant again when the answer was lost. The schedule itself judges the rest, once all faults have ended.
+two terms are valid at once, and no term becomes valid again; a refused renewal ends its term. A lease is not given back
+while a body (the user's code inside the term) still runs. No process sends a storm of requests. At the end,
+`fencehold.testing.history` judges grants, beliefs and accepted writes once more.
 
-Below the referee: the store of the leases, which reports every change to it, and can lose commits at a promotion.
+Liveness: a body ends soon after its term; a process with a blocked event loop does not stay leader; a process finds its
+own grant again when the answer was lost. The schedule itself judges the other promises about time, once all faults have
+ended.
+
+After the referee, this file has the store of the leases, which reports every change to the referee, and can lose
+commits when a standby is promoted.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ STORM_REFUSALS = 15
 
 
 class Candidate(StoreProcess):
-    """A process as the referee sees it: the attributes that it reads."""
+    """A simulated process that wants to lead: the attributes that the referee reads."""
 
     bodies: dict[int, int]
     settings: LeaderSettings
@@ -42,7 +45,7 @@ class Candidate(StoreProcess):
 
 @dataclass(eq=False)
 class Belief:
-    """A term as its process sees it, in true time: valid from `start_s` until `until_s`, when it was last looked at."""
+    """A term as its process believes it: valid from `start_s` until `until_s`, in true time, as last seen."""
 
     node: Candidate
     term: Term
@@ -53,7 +56,7 @@ class Belief:
 
 @dataclass(eq=False)
 class Orphan:
-    """A grant that its process does not know of yet."""
+    """A grant whose answer may be lost: its process does not know of it yet, and must find it by `due_s`."""
 
     node: Candidate
     epoch: int
@@ -95,7 +98,10 @@ class LeaseReferee(FenceReferee):
         self.row_lives_until(lease.epoch, self.loop.time() + lease.remaining_s)
 
     def acquire_refused(self, holder_id: str) -> None:
-        """Fail if a candidate asks too often: after one refusal, further requests are only load for the store."""
+        """Record a refused acquire.
+
+        Fail if a candidate was refused too often within a second: such requests are only load.
+        """
         times_s = self._refused_s[holder_id]
         times_s.append(self.loop.time())
         if len(times_s) == STORM_REFUSALS and times_s[-1] - times_s[0] < 1.0:
@@ -124,9 +130,11 @@ class LeaseReferee(FenceReferee):
         self.trace.note("store", f"epoch {epoch} is taken away by the operator")
 
     def promoted(self, row: Lease | None, left_s: float, writes: int) -> None:
-        """Record a promotion: every earlier term may be lost without its process knowing. Lost writes are not judged.
+        """Record that a standby was promoted: every earlier term may be lost without its process knowing.
 
-        Lost grants are judged: a process that got its answer may have passed the epoch on to others.
+        `row` is the standby's row (None: it has none), whose lease lasts `left_s` more seconds; `writes` is how many
+        accepted writes the standby has. Lost writes are no violation. Grants are judged even if the standby has lost
+        them: a process that got its answer may have passed the epoch on to others.
         """
         now_s = self.loop.time()
         self.trace.note("store", f"is replaced by a standby, whose row is {row}")
@@ -139,7 +147,7 @@ class LeaseReferee(FenceReferee):
     # --- what a process did ---
 
     def renewing(self, node: Candidate, keys: Sequence[TermKey]) -> None:
-        """Called on the keeper's thread, when a renewal is sent."""
+        """Judge a renewal when it is sent, on the keeper's thread: not long after the user's event loop was blocked."""
         if node.blocked_at_s is None:
             return
         since_s = max(node.blocked_at_s, *(self._granted_at_s.get(key.epoch, 0.0) for key in keys))
@@ -152,7 +160,10 @@ class LeaseReferee(FenceReferee):
         )
 
     def leads(self, node: Candidate, term: Term) -> None:
-        """Called on the user's thread, when a term begins."""
+        """Record that a term begins. Fail unless its epoch is above those of the process's earlier terms.
+
+        Called on the user's thread.
+        """
         now_s = self.loop.time()
         self.counts["terms"] += 1
         self._close_ended(now_s)
@@ -191,9 +202,10 @@ class LeaseReferee(FenceReferee):
             self._judge_overlap()
 
     def _judge_valid(self, belief: Belief) -> None:
-        """Check a valid term: not refused, and the store's lease lasts as long as the process trusts its own.
+        """Check a valid term: it was not refused, and the store's lease lasts as long as the process trusts its own.
 
-        Now alone is not enough: a process that is paused now will not learn that its term is over.
+        To compare only the present instant is not enough: a process that is paused now will not learn that its term is
+        over.
         """
         epoch = belief.term.epoch
         if epoch in self.refused_epochs:
@@ -252,14 +264,17 @@ class LeaseReferee(FenceReferee):
 
 @dataclass(frozen=True)
 class Commit:
-    """The database after a commit: its row, and how many of the accepted writes are in it."""
+    """The state of the database after one commit: its row, and how many of the accepted writes it has."""
 
     row: Lease | None
     writes: int
 
 
 class LeaseStore(FencedStore):
-    """The store of the one lease. Keeps every commit, so that a promotion can lose the last ones."""
+    """The store of the one lease.
+
+    It keeps the state after every commit, so that a promotion can lose the last commits.
+    """
 
     def __init__(self, loop: SimulationLoop, referee: LeaseReferee) -> None:
         super().__init__(loop, referee)
@@ -275,9 +290,10 @@ class LeaseStore(FencedStore):
         self.committed()
 
     def promote(self, lost: int) -> None:
-        """Let a standby take over that lacks the last `lost` commits, on a timeline of its own.
+        """Replace the server by a standby that lacks the last `lost` commits and has a new timeline.
 
-        They may be older than the last promotion: two standbys are promoted in turn, and neither saw the other.
+        The lost commits may be older than the last promotion: then two standbys were promoted in turn, and neither had
+        seen what the other one did.
         """
         kept = self.commits[max(0, len(self.commits) - 1 - lost)]
         self.restart()
@@ -296,7 +312,7 @@ class LeaseStore(FencedStore):
             at_once(self.leases.ask_step_down(LEASE_NAME, self.row.epoch, 0.0))
 
     def take_away(self) -> None:
-        """End the lease although its holder did nothing wrong: an operator, or a jump of the clock, does the same."""
+        """End the lease although its holder did nothing wrong: an operator, or a jump of the clock, does that too."""
         row = self.row
         if row is not None and row.expires_at > self.shelf.now():
             self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
@@ -306,7 +322,10 @@ class LeaseStore(FencedStore):
 
 
 class JudgedLeases(MemoryLeases):
-    """The verbs of the memory backend; reports every change to the referee."""
+    """The lease verbs of the memory backend.
+
+    They report grants, renewals, releases and refused acquires to the referee.
+    """
 
     def __init__(self, store: LeaseStore, referee: LeaseReferee) -> None:
         super().__init__(store.shelf)

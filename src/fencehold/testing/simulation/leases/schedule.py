@@ -1,6 +1,6 @@
-"""Leases: candidates and their users, whose work is fenced writes, and the troubles they get.
+"""The schedule for leases: candidates and their users, whose work is fenced writes, and the troubles they get.
 
-Besides the troubles of every kind: step-downs, promotions that lose commits, false hints, and an operator.
+Besides the troubles of every kind there are step-downs, promotions that lose commits, false hints, and an operator.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class LeaseSchedule(Schedule):
         )  # fmt: skip
 
     def target(self) -> LeaseNode:
-        """A random process, but mostly the holder of the row: trouble elsewhere seldom has an effect."""
+        """Return a random process, but mostly the holder of the lease: trouble for another one seldom has an effect."""
         row = self.store.row
         holder = next((n for n in self.nodes if row is not None and n.name == row.holder_id), None)
         return holder if holder is not None and self.draw() < 0.6 else self.rng.choice(self.nodes)

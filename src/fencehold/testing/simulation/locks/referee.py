@@ -1,11 +1,12 @@
-"""Judges session locks, and the epoch beside them.
+"""Judges session locks, and the fencing epoch beside them, in a simulated run.
 
 Safety, at every instant: a grant that is valid for its process belongs to the session that holds the lock at the
 server, so that no two are valid at once; a process that is RECONNECTING does not lead. The epoch rises with every term;
 a resumed term keeps its epoch, and nobody else led in between; the epochs of accepted writes never fall. Callbacks are
 called for every term and its end. If the server took the lock away by itself (an operator, a restart), the process may
 still trust its grant until it hears of that.
-Liveness is judged by the schedule, once all faults have ended.
+
+Liveness (the lock is acquired again in time) is judged by the schedule, once all faults have ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ AFTER[STOPPED] = {ACQUIRED, STOPPED}
 
 
 class Contender(Process):
-    """A process as the referee sees it: the attributes that it reads."""
+    """A simulated process that wants the lock: the attributes that the referee reads."""
 
     lock: SessionLock[Any]
 
@@ -71,7 +72,10 @@ class LockReferee(FenceReferee):
     # --- what a process did ---
 
     def leads(self, node: Contender, epoch: int | None, is_resumed: bool) -> None:
-        """Called when its state becomes LEADER; `is_resumed`: after a reconnect, perhaps with the same term."""
+        """Judge that the state of this process becomes LEADER with this epoch (None: the lock has no epoch).
+
+        `is_resumed`: it becomes so after a reconnect, perhaps with the term that it had before.
+        """
         is_same = is_resumed and epoch == self._own_epoch.get(node.name)
         self._own_epoch[node.name] = epoch
         if not is_same:
@@ -111,7 +115,10 @@ class LockReferee(FenceReferee):
             self.fail("two grants are valid at once")
 
     def _grants_of(self, node: Contender) -> deque[Grant]:
-        """The grants with which this process has led: a user may still have the term of an old one."""
+        """Return the last grants with which this process has led.
+
+        Old grants are in it: a user may still have an old term.
+        """
         known = self._grants.setdefault(node.name, deque(maxlen=REMEMBERED))
         election = node.lock._election
         grant = election.grant if election is not None else None
@@ -120,7 +127,11 @@ class LockReferee(FenceReferee):
         return known
 
     def _judge_valid(self, node: Contender, grant: Grant) -> bool:
-        """Check this valid grant. Returns False if the server took its lock away: it may then overlap another grant."""
+        """Check this valid grant: its session must hold the lock at the server.
+
+        Returns True if so. Returns False if the server took the lock away by itself: the grant may then overlap another
+        one.
+        """
         mechanism = node.lock._mechanism
         session = mechanism._session if mechanism is not None and mechanism._grant is grant else None
         if session is None:

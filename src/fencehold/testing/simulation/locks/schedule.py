@@ -1,6 +1,6 @@
-"""Locks: contenders with our own SessionLock on simulated sessions, their users' fenced writes, and their troubles.
+"""The schedule for locks: processes with our own SessionLock on simulated sessions, their fenced writes and troubles.
 
-Besides the troubles of every kind: step-downs, sessions that the server ends and locks that it frees.
+Besides the troubles of every kind there are step-downs, sessions that the server ends and locks that it frees.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class SimulatedLock(SessionLock[SessionOverLine]):
 
 
 class LockNode(Contender):
-    """A process with a lock. `silent_s_max`: how long its sessions may be silent; None: they are plain connections."""
+    """A simulated process with a session lock.
+
+    `silent_s_max`: how long its sessions may be silent before the server ends them; None: the server never does that.
+    """
 
     def __init__(
         self, name: str, line: Line, server: LockServer, settings: LockSettings, silent_s_max: float | None,
@@ -96,7 +99,7 @@ class LockNode(Contender):
     # --- work ---
 
     async def _working(self) -> None:
-        """Write whenever this process leads. Start the lock again when it has stopped by itself."""
+        """Write whenever this process leads, for ever. Start the lock again when it has stopped by itself."""
         while True:
             if self.lock.state is LockState.STOPPED:
                 await asyncio.sleep(self._draw())

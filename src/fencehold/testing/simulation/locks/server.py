@@ -1,6 +1,6 @@
-"""The server of the locks: one lock, which a session holds, the row of the fencing epoch beside it, and sessions.
+"""The simulated server of the locks: one lock, which a session holds, the row of the fencing epoch, and the sessions.
 
-The server ends a session that holds the lock and sends nothing for its `silent_s_max`; the lock is then free.
+The server ends a session that holds the lock and sends nothing for its `silent_s_max` seconds; the lock is then free.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ CONNECT_LIMIT_S = 5.0
 
 @dataclass(eq=False)
 class ServerSession:
-    """A connection as the server sees it. `was_taken`: the server took its lock; its client did nothing wrong."""
+    """A session as the server sees it.
+
+    `was_taken`: the server took the lock from this session, though its client did nothing wrong. `ended` and `freed`
+    are called to tell the client that the session is over, or that the lock may be free.
+    """
 
     number: int
     ended: Told  # tells the client that the session is over
@@ -66,7 +70,10 @@ class LockServer(FencedStore):
         return result
 
     def _expect(self, session: ServerSession) -> None:
-        """Count the session's silence from now on: it is ended after `silent_s_max`, unless that is None."""
+        """Start to measure anew how long the session is silent.
+
+        The session is ended after `silent_s_max` seconds, never if None.
+        """
         if session.timer is not None:
             session.timer.cancel()
         if session.silent_s_max is not None:
@@ -80,7 +87,7 @@ class LockServer(FencedStore):
             session.ended()
 
     def take_away(self, session: ServerSession, *, ends: bool) -> None:
-        """Take the lock from its session. `ends`: end the session too (an operator, a restart do that)."""
+        """Take the lock from `session`, if it has it. `ends`: end the session too, as an operator or a restart does."""
         session.was_taken |= self.holder is session
         if ends:
             self.end(session)
@@ -123,7 +130,10 @@ class LockServer(FencedStore):
     # --- the epoch ---
 
     def seize(self, session: ServerSession, holder_id: str, lease_s: float) -> int:
-        """Take the row even if its lease has not expired: the lock keeps others away, not the row."""
+        """Give the row of the epoch to `holder_id`, even if its lease has not expired, and return the new epoch.
+
+        The lock keeps others away, not the row. Raises Unavailable if an open fenced transaction has the row locked.
+        """
         if self.shelf.fenced.get(LEASE_NAME):
             raise Unavailable("An open fenced transaction has the row locked.")
         if self.row is not None:
@@ -141,9 +151,10 @@ class LockServer(FencedStore):
 
 
 class SessionOverLine:
-    """A session as its client sees it.
+    """A session as its client sees it: every request goes over the process's network line.
 
-    `silent_s_max`: how long it may be silent while it holds the lock; None: it is a plain connection.
+    `silent_s_max`: for how many seconds it may be silent while it holds the lock, before the server ends it; None: the
+    server never does that.
     """
 
     def __init__(self, line: Line, server: LockServer, silent_s_max: float | None) -> None:
@@ -227,7 +238,7 @@ class SessionOverLine:
 
 
 class CompanionOverLine:
-    """The row of the fencing epoch, reached over the lock's own connection."""
+    """The row of the fencing epoch as the client sees it, reached over the connection of the lock's own session."""
 
     def __init__(self, server: LockServer, line: Line, holder_id: str) -> None:
         self.name, self.holder_id, self.lease_id = LEASE_NAME, holder_id, ""

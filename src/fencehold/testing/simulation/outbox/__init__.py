@@ -1,1 +1,1 @@
-"""Three processes handle the events of one outbox with our own Worker and its reaper."""
+"""The simulation of the outbox: three processes handle the events of one outbox with our own Worker and its reaper."""

@@ -1,11 +1,13 @@
-"""Judges the outbox, by records of its own: who holds which event until when, and how many tries it has had.
+"""Judges the outbox of a simulated run, by records of its own: who holds which event until when, after how many tries.
 
 Safety, at every instant: an event whose claim is valid for its worker is held in the store under that claim's token, so
-that no two hold it at once. At every change in the store: a result is recorded only under the live claim, an
-event is completed once and only after its handler returned, tries are counted, no token comes twice, the reaper takes
-what has lapsed and nothing else.
-Liveness: what has lapsed is recovered in time by an undisturbed reaper; a handler whose claim is lost loses its place;
-nothing is renewed for longer than a handler may take. The schedule judges the rest, once all faults have ended.
+that no two workers hold it at once. At every change in the store: a result is recorded only under the live claim, an
+event is completed once and only after its handler returned, tries are counted, no token comes twice, and the reaper
+takes only what has lapsed.
+
+Liveness: what has lapsed is recovered in time by an undisturbed reaper; a handler whose claim is lost ends, so that its
+place among the worker's handlers is free; nothing is renewed for longer than a handler may take. The schedule judges
+the other promises about time, once all faults have ended.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from fencehold.testing.simulation.referee import LONG_AGO, ROUNDING_S, SLACK_S, 
 
 
 class WorkerNode(StoreProcess):
-    """A process as the referee sees it: the attributes that it reads."""
+    """A simulated process with workers: the attributes that the referee reads."""
 
     reaps_since_s: float | None
     concurrency: int
@@ -39,7 +41,10 @@ class WorkerNode(StoreProcess):
 
 @dataclass(eq=False)
 class Record:
-    """What must be true of one event: the claim with `token` holds it until `until`."""
+    """The referee's record of one event: the claim with `token` holds the event until `until`.
+
+    Token None: nobody holds it.
+    """
 
     id: int
     max_retries: int
@@ -142,7 +147,10 @@ class OutboxReferee(Referee):
         )
 
     def lapsed_early(self, row: Kept) -> None:
-        """Called when the store ends this one claim early. Until the worker hears of that, it may trust the claim."""
+        """Record that the store ended the claim of this event early.
+
+        Until the worker hears of that, it may trust the claim.
+        """
         record = self.records[row.id]
         self.trace.note("store", f"event {row.id}: lapses early")
         self._taken.add(ClaimKey(row.id, record.token or ""))
@@ -151,7 +159,10 @@ class OutboxReferee(Referee):
     # --- what a process did ---
 
     def renewing(self, node: WorkerNode, keys: Sequence[ClaimKey], max_processing_s: float) -> None:
-        """Called on the keeper's thread, when a renewal is sent."""
+        """Judge a renewal when it is sent. No event may be renewed for longer than a handler may take.
+
+        Called on the keeper's thread.
+        """
         limit_s = (max_processing_s + self._call_s) * SMALL_DRIFT + SLACK_S  # a second try may be so late
         for key in keys:
             age_s = node.keeper.running_s() - self.records[key.id].claimed_s[key.token]
@@ -213,9 +224,9 @@ class OutboxReferee(Referee):
             self.fail(f"{node.name}'s handler of event {claimed.claim.id} keeps its place, and its claim is over")
 
     def _judge_lapsed(self, record: Record, now_s: float) -> None:
-        """Fail if a process that has the reaper's lease did not recover this event in time.
+        """Fail if a process that has the reaper's lease did not recover this event in time, after its claim had lapsed.
 
-        Whether some process gets that lease is judged once all faults have ended.
+        Whether any process has the reaper's lease is judged by the schedule, once all faults have ended.
         """
         reaps = [node for node in self.nodes.values() if node.reaps_since_s is not None]
         if not reaps:
@@ -227,7 +238,7 @@ class OutboxReferee(Referee):
 
 
 class JudgedEvents(EventShelf):
-    """The events of the memory backend; reports every change to the referee."""
+    """The events of the memory backend; reports every added event and every change to the referee."""
 
     def __init__(self, now: Callable[[], dt.datetime], referee: OutboxReferee) -> None:
         super().__init__(now)
@@ -246,7 +257,7 @@ class JudgedEvents(EventShelf):
         return row
 
     def lapse_early(self) -> None:
-        """End the lease of the event that was claimed first, although its worker did nothing wrong."""
+        """End the lease of one event that is claimed, although its worker did nothing wrong, and tell the referee."""
         held = [row for row in self.unfinished.values() if row.stored.status is Status.PROCESSING]
         for row in held[:1]:
             row.stored = replace(row.stored, locked_until=self.now())

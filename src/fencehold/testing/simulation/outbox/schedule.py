@@ -1,4 +1,4 @@
-"""The outbox: processes with our own Outbox and Worker, and their troubles besides those of every kind.
+"""The schedule for the outbox: processes with our own Outbox and Worker, and the troubles they get.
 
 Handlers return, raise, are slow, hang and block; workers are paused, cancelled and restarted; an operator redrives.
 """
@@ -98,7 +98,7 @@ class OutboxNode(WorkerNode):
         await self._outbox.close()
 
     async def _working(self) -> None:
-        """Run a worker. Start another one when it gives up or its `run` is cancelled."""
+        """Run a worker until this process stops. Start another worker when it gives up or its `run` is cancelled."""
         while not self._is_stopping:
             worker = self._worker()
             self.workers = [one for one in self.workers if one._context.claimed_events] + [worker]
@@ -119,7 +119,7 @@ class OutboxNode(WorkerNode):
         return self._outbox.worker(self._handle, **options)
 
     def cancel_run(self) -> None:
-        """Cancel the task that called `run` of the worker."""
+        """Cancel the task that runs the worker's `run`."""
         if self._running is not None:
             self._trace.note(self.name, "cancels its worker")
             self._running.cancel()
@@ -173,7 +173,7 @@ class OutboxNode(WorkerNode):
         await asyncio.sleep((1 + self._draw()) * self._max_processing_s)
 
     async def _stubbornly(self) -> None:
-        """Run for too long; a cancel shortens that, but does not end it at once."""
+        """Handle an event for longer than is allowed; a cancel shortens that, but does not end it at once."""
         try:
             await self._for_too_long()
         except asyncio.CancelledError:
@@ -260,6 +260,6 @@ class OutboxSchedule(Schedule):
         return self.rng.choice(self.nodes)
 
     def _redrives(self) -> None:
-        """As an operator, redrive one event that is a dead letter or has failed."""
+        """Redrive, as an operator does, one event that is a dead letter or has failed: it will be tried again."""
         self.trace.note("store", "the operator redrives an event")
         at_once(MemoryEventAdmin(self.events).redrive(Filter(REDRIVABLE), "mended", 1, 0.0, 0.0))
