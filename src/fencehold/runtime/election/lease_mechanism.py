@@ -165,7 +165,10 @@ class LeaseMechanism:
             stopped.cancel()
 
     def is_hopeless(self, error: Exception | None) -> bool:
-        """True for a ConfigurationError at first contact; once the store has answered, every error is retried."""
+        """Return whether no further attempt can help: ConfigurationError came before any attempt was answered.
+
+        Once the store has answered an attempt, every error is retried.
+        """
         return self.mistake is not None
 
     def is_new_term(self, grant: HeldLease) -> bool:
