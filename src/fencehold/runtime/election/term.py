@@ -267,8 +267,7 @@ class Term(AsyncBlock, TermFields):
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Return a fenced transaction on one of the store's own connections: it commits only while this epoch holds.
 
-        While the transaction is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the
-        term is over.
+        While it is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the term is over.
         """
         return AsyncTransactionBlock(self._fenced())
 
@@ -315,7 +314,7 @@ class Term(AsyncBlock, TermFields):
         return PendingFence(self._awaited(pending, connection_or_session, new_to), pending, self._forgotten)
 
     def _fence_sync(self, connection_or_session: SyncConnection) -> None:
-        """Fence the caller's transaction, as `fence` does, for code without an event loop: on return it is fenced.
+        """Fence the caller's transaction before this returns, for code without an event loop; else like `fence`.
 
         Raises ConfigurationError (`bad_connection`) for an async connection, and fences nothing.
         """
@@ -325,7 +324,7 @@ class Term(AsyncBlock, TermFields):
             raise sync_needed()
 
     def _forgotten(self) -> None:
-        """A fence was not awaited: make the term invalid now, and end it on the event loop, where locks are allowed."""
+        """Make the term invalid now, because a fence was not awaited; end it where locks are allowed: on the loop."""
         self._held.distrust()
         self._bodies.soon(self._end_forgotten)
 

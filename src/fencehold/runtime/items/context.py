@@ -68,7 +68,7 @@ class OpenAsks:
                 self._ended[place] = newest, self._last
 
     def has_ended(self, place: Place, token: int) -> bool:
-        """Whether a lease with a higher token on the same item has ended: it had replaced the one with this token."""
+        """Return whether a later lease on the same item has ended: that lease had replaced the one with this token."""
         with self._lock:
             return self._ended.get(place, (0, 0))[0] > token
 
@@ -230,9 +230,10 @@ class ItemsContext:
     # --- giving back ---
 
     async def break_quietly(self, leases: Iterable[ItemLease]) -> None:
-        """Forget leases that have ended here, then break them in the store: one statement per kind, within a limit.
+        """Forget leases that have ended in this process, then break them in the store, within a limit.
 
-        A failure is logged as `item_break_failed` and not raised: the lease then lapses.
+        There is one statement per kind. A failure is logged as `item_break_failed` and not raised: the lease then
+        lapses.
         """
         by_kind: dict[str, list[ItemLease]] = {}
         for lease in leases:

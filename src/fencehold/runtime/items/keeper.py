@@ -76,7 +76,7 @@ class ItemLease(Kept):
             raise self.error()
 
     def refused(self, reason: str) -> LeaseLost:
-        """The store said no: end it and return the error to raise."""
+        """End the lease, because the store refused a request under it; return the LeaseLost to raise."""
         self.end(REFUSED)
         return self.error(reason)
 

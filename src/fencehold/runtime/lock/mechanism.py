@@ -97,7 +97,7 @@ class Grant:
         return max(0.0, self._trust.renewed_s + self._proof_s - self._clock.now_s()) if self.is_valid else 0.0
 
     def begin(self, sent_s: float) -> None:
-        """Trust the lock again by a probe sent at `sent_s`, also after `end`: no other session had it in between."""
+        """Trust the lock again by a probe sent at `sent_s`, also after `end`: no other session had it meanwhile."""
         self._trust = Trust(self._clock, sent_s, self._trusted_s)
 
     def prove(self, sent_s: float) -> None:
@@ -213,7 +213,10 @@ class SessionMechanism(Generic[S]):
         return sent_s if await session.try_lock(ROUND_TRIP_LIMIT_S) else None
 
     async def hold(self, grant: Grant) -> str:
-        """Probe until it cannot be proven that we hold the lock; then drop the connection and raise the error."""
+        """Probe until it cannot be proven any more that we hold the lock.
+
+        Then drop the connection and raise the error.
+        """
         self._at_rest.clear()
         try:
             while True:

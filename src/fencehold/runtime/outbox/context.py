@@ -55,7 +55,7 @@ class OutboxContext:
         self._in_callers: dict[str, Events] = {}
 
     def in_callers_transaction(self, outbox: str) -> Events:
-        """Return the outbox for statements on a caller's connection only: it never opens a connection of its own."""
+        """Return the outbox for statements on a caller's connection only: it opens no connection of its own."""
         if outbox not in self._in_callers:
             self._in_callers[outbox] = events_of(self.store.backend, outbox)
         return self._in_callers[outbox]
