@@ -52,7 +52,10 @@ class BackgroundLoop:
         return self._result(future) if done else stuck.result()
 
     def run_within(self, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Like `run`, but raise Unavailable (`loop_blocked`) after `limit_s`, because a blocked loop never answers."""
+        """Run `work` and return its result.
+
+        Raises Unavailable (`loop_blocked`) if the loop is blocked for `limit_s`.
+        """
         future = self._begun(work)
         if not concurrent.futures.wait([future], timeout=limit_s).done:
             future.cancel()

@@ -138,7 +138,10 @@ class _Instruments:
         return self._metrics[metric.name].labels(*values)
 
     def _open(self, labels: tuple[str, ...], fields: Fields) -> None:
-        """Create the counters of these labels at 0: rate() misses the first step of a counter that begins at 1."""
+        """Create the counters of these labels at 0.
+
+        Prometheus's rate() misses the first step of a counter that begins at 1.
+        """
         for metric, feed in FEEDS:
             if metric.labels == labels and metric.kind is not Kind.GAUGE:
                 self._metrics[metric.name].labels(*_values(metric, feed, fields))
@@ -164,7 +167,10 @@ class _Instruments:
 
 
 class _Terms:
-    """Computes from epochs whether this process leads: a term's end counts even if it arrives before its beginning."""
+    """Computes from epochs whether this process leads.
+
+    A term's end counts even if its fact arrives before that of the term's beginning.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

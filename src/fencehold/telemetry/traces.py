@@ -199,7 +199,10 @@ class _Handling:
 
 
 def _headers(claim: Claim) -> dict[str, str]:
-    """Return the trace headers in the event; none if they are not what `carry()` makes: anybody may have added it."""
+    """Return the trace headers in the event; none if they do not look as `carry()` makes them.
+
+    Anybody may have added them.
+    """
     if claim.metadata_json is None or f'"{CARRIED_UNDER}"' not in claim.metadata_json:
         return {}
     try:

@@ -57,9 +57,9 @@ class Stage:
             self.journal.hear_line(name, line)
 
     async def until(self, found: Callable[[Said], bool], what: str) -> Said:
-        """The first report, already there or still to come, for which `found` is true.
+        """Return the first report, already there or still to come, for which `found` returns True.
 
-        Raises Unavailable if none comes within the limit.
+        Raises Unavailable, with `what` in its text, if no such report comes within the limit.
         """
         said = next(filter(found, self.journal.said), None) or await self.journal.until(found, self._limit_s)
         if said is None:

@@ -192,10 +192,7 @@ def blocked_by(worker: WorkerContext, loop: asyncio.AbstractEventLoop, thread_id
 
 
 def running_now(loop: asyncio.AbstractEventLoop, claimed_events: list[ClaimedEvent]) -> ClaimedEvent | None:
-    """Return the event whose handler the loop is running now;
-
-    None if it runs another task, even one that a handler made.
-    """
+    """Return the event whose handler the loop is running now. None if it runs another task, even one a handler made."""
     try:
         task = asyncio.current_task(loop)
     except RuntimeError:

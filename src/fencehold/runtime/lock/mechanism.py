@@ -198,9 +198,9 @@ class SessionMechanism(Generic[S]):
         return new
 
     async def _locked(self, session: S) -> float | None:
-        """Try to lock. Returns the time at which the granted request was sent;
+        """Try to lock.
 
-        None if another session holds the lock.
+        Returns the time at which the granted request was sent, or None if another session holds the lock.
         """
         sent_s = self._clock.now_s()
         if await session.try_lock(ROUND_TRIP_LIMIT_S):

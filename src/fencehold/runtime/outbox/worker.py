@@ -172,7 +172,7 @@ class Worker(RunningWorker):
         return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
 
     async def _rest(self, room: int, next_poll_s: float) -> None:
-        """Wait until a handler ends or a hint comes; if there is room for events, at most until the next poll."""
+        """Wait until a handler ends or the database reports events; if there is room, at most until the next poll."""
         self._wake.clear()
         waits_for_poll = room or self._is_saturated
         pause_s = max(0.0, next_poll_s - self._clock.now_s()) if waits_for_poll else None

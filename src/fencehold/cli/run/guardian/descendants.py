@@ -36,16 +36,17 @@ Visit = Callable[[int], None]
 
 
 def finder() -> str:
-    """The best way on this machine, apart from a control group."""
+    """Return the name of the best way to find descendants on this machine, apart from a control group."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return CHILDREN
     return SCAN if HAS_PROC else GROUP
 
 
 class Descendants:
-    """The descendants of this process. `group` is the command's process group, `cgroup` its control group, if any.
+    """Finds, signals and kills all descendants of this process.
 
-    `pause_s` is how long to wait after a round of `kill`.
+    `group` is the command's process group, `cgroup` its control group, if it has one. `pause_s` is how long to wait
+    after a round of `kill`.
     """
 
     def __init__(self, *, group: int = 0, cgroup: Cgroup | None = None, by: str | None = None) -> None:
@@ -79,7 +80,7 @@ class Descendants:
                 os.kill(target, signum)
 
     def kill(self) -> None:
-        """Send SIGKILL once to all descendants: one round of killing."""
+        """Send SIGKILL once to every descendant that is found now: one round of killing."""
         if self.cgroup:
             with contextlib.suppress(OSError):  # removed by someone else: its processes are found below
                 self.cgroup.kill()
@@ -144,7 +145,10 @@ class Descendants:
 
 
 def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
-    """All descendants by the lists of children. Calls `visit` for each at once, before it reads the next list."""
+    """Return all descendants of `root`, from the kernel's lists of children.
+
+    Calls `visit` for each descendant at once, before the next list is read.
+    """
     found: set[int] = set()
     level = _children(root)
     while level:
@@ -156,7 +160,7 @@ def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """The children of all threads of a process. Empty if the process is gone: its children are ours then."""
+    """Return the children of all threads of a process. Empty if the process is gone: its children are ours then."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -194,7 +198,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether the process lives; a zombie does not. Without /proc always True."""
+    """Return whether the process lives; a zombie does not. Always True if there is no /proc."""
     if not HAS_PROC:
         return True
     fields = _stat(pid)
