@@ -97,7 +97,7 @@ class Setup:
         self.screen.say(f"no answer from {label(self.dsn)} yet; it is asked for at most {OPEN_LIMIT_S:.0f} s")
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
-        """A store for a long-running command: it waits for an unreachable database, and reports that to `facts`."""
+        """Return a store for a long command: it waits for an unreachable database, and reports that to `facts`."""
         asked: Any = os.environ.get(VARIABLES.durable) or None
         without: Any = os.environ.get(VARIABLES.without_standby) or None
         if durable(asked, without, VARIABLES) is not None and scheme(self.dsn) in NO_STANDBY_OF_ITS_OWN:

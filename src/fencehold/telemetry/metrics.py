@@ -1,8 +1,8 @@
 """The table of metrics: every metric, and which fact changes it. It needs no package; prometheus.py reads it.
 
-A metric's name is its name in the rule book (the table of what a store must answer), written for Prometheus: dots
-become underscores, a counter ends in _total, a duration in _seconds. Metrics labelled by worker live as long as the
-worker; all others as long as the process.
+A metric's name is its name in the rule book of the outbox (see docs/metrics.md), in Prometheus spelling: dots become
+underscores, a counter ends in _total, a duration in _seconds. Metrics labelled by worker live as long as the worker;
+all others as long as the process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Feed:
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """One metric. `rule_book` is its name in the rule book; empty for a metric that is not in it."""
+    """One metric. `rule_book` is its name in the outbox's rule book; empty for a metric that is not in that book."""
 
     kind: Kind
     name: str

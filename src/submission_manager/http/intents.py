@@ -73,9 +73,9 @@ class SubmitRoute:
         return submitted.intent
 
     async def _waited(self, intent: Intent, wait_s: float) -> Intent:
-        """Wait for the first attempt or the end, and return the intent as it is then.
+        """Wait for the first attempt or the end of the intent, and return the intent as it is then.
 
-        If it cannot be read then, return it as it was stored: the client may always ask again.
+        If it cannot be read at that moment, return it as it was stored: the client may always ask again.
         """
         if wait_s <= 0:
             return intent

@@ -67,7 +67,10 @@ def backlog_full(target: str, most: int) -> Refused:
 
 
 def of_store(error: FenceholdError, *, is_read: bool) -> Refused:
-    """The refusal for a database error: always 503, never 404 or 409. The driver's own text goes only to the log."""
+    """Return the refusal for a database error: always 503, never 404 or 409.
+
+    The driver's own text goes only to the log.
+    """
     match error:
         case Uncertain():
             message = "The database gave no answer: it may or may not be stored. Send it again, unchanged."

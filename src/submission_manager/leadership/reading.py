@@ -26,9 +26,11 @@ LEFT_OPEN = (
 
 @dataclass(frozen=True)
 class LeadershipSettings:
-    """`hint_gap_s`: the shortest time between two reads caused by hints, so that many hints cause few reads.
+    """The settings for reading the schedule.
 
-    `priorities`: by target; a target not in it has 0. `virtual_deadline_s` orders intents without a deadline.
+    `hint_gap_s`: the shortest time between two reads caused by hints (a database's notifications that an intent was
+    submitted), so that many hints cause few reads. `priorities`: by target; a target not in it has 0.
+    `virtual_deadline_s` orders intents without a deadline.
     """
 
     refresh_every_s: float = 1.0
@@ -49,7 +51,7 @@ class LeadershipSettings:
 
 
 class ScheduleReader:
-    """Reads the schedule into a tenure; keeps nothing after that tenure's end."""
+    """Reads the schedule from the database into a tenure, the state of one term; keeps nothing after the term."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class ScheduleReader:
         self._hinted = asyncio.Event()
 
     def hint(self) -> None:
-        """Something was submitted: refresh now, not at the next interval."""
+        """Refresh the schedule now, not only at the next interval, because an intent was submitted."""
         self._hinted.set()
 
     def listen(self) -> None:
@@ -71,7 +73,7 @@ class ScheduleReader:
         self._schedule.on_submitted(self.hint)
 
     async def rebuild(self, tenure: Tenure) -> Cursor:
-        """Check that this instance can lead, and read the whole schedule.
+        """Check that this instance can lead, and read the whole schedule. Returns the cursor for the refreshes.
 
         No attempt begins before this, so no message is sent whose outcome could not be recorded.
         """

@@ -30,7 +30,10 @@ class _Waiting:
 
 
 class Gathering:
-    """Each submission is answered within its own limit, whatever happens to its batch."""
+    """Collects submissions into batches and stores each batch with one call of `store_batch`.
+
+    Each submission is answered within its own limit, whatever happens to its batch.
+    """
 
     def __init__(self, store_batch: StoreBatch, lanes: int) -> None:
         self._store_batch = store_batch

@@ -104,7 +104,10 @@ class Candidacy:
             self._screen.say(text)
 
     def failed(self) -> FenceholdError:
-        """The error for a lease that was not acquired: because of the database (69) or another holder (75)."""
+        """Return the error for a lease that was not acquired.
+
+        Its exit code is 69 if the database did not grant the lease, 75 if another holder has it.
+        """
         if self.last_error is not None or not self._is_answered:
             why, hint = self._cause()
             return Unavailable(f"Lease {self._name!r} was not acquired: {why}", hint=hint)

@@ -161,9 +161,10 @@ class Guarded:
 
 
 def _descriptors_given_to_us() -> list[int]:
-    """The descriptors above 2 that our parent left open for the command (`<(...)`, make's jobserver), not our own.
+    """Return the descriptors above 2 that our parent left open for the command (`<(...)`, make's jobserver).
 
-    Where the system does not list them (no /dev/fd), the command gets only the first three.
+    Our own descriptors are left out. Where the system does not list descriptors (no /dev/fd), the result is empty, and
+    the command gets only the first three.
     """
     found = []
     with contextlib.suppress(OSError):

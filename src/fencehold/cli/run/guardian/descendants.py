@@ -188,7 +188,7 @@ def _by_scan(root: int) -> set[int]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """State, parent, group and so on, from /proc; empty if there is no such process (or no /proc)."""
+    """Return a process's state, parent, group and so on, from /proc; empty if there is no such process or no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
@@ -209,7 +209,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _by_group(group: int) -> set[int]:
-    """The group's id if the group has a member, else empty: without /proc nothing more can be known."""
+    """Return a set with the group's id if the group has a member, else an empty set.
+
+    Without /proc nothing more can be known.
+    """
     if not group:
         return set()
     try:

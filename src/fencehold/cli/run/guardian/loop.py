@@ -35,7 +35,7 @@ EXITED, DEADLINE, WRAPPER_GONE, TOLD = "exited", "deadline", "wrapper_gone", "to
 
 @dataclass(frozen=True)
 class Program:
-    """The program to start: its file, its arguments, the signals it ignores; whether it may have a control group."""
+    """The program to start: its file, arguments and ignored signals, and whether it may get a control group."""
 
     path: str
     argv: list[str]
