@@ -84,7 +84,7 @@ def failed(error: str) -> Outcome:
 
 
 def _text(value: object) -> str:
-    """`value` cut to the maximum length, without characters that a database refuses; empty if it is not a text."""
+    """Return `value` cut to the maximum length, without characters that a database refuses; empty if it is no text."""
     if not isinstance(value, str):
         return ""
     return "".join(c for c in value[:REASON_CHARS_MAX] if c != "\0" and not "\ud800" <= c <= "\udfff").strip()

@@ -69,7 +69,7 @@ class Metrics:
         self._requests.labels(str(status), reason).inc()
 
     def watch_cannot_lead(self, says: Callable[[], str | None]) -> None:
-        """Call `says` whenever the metrics are read: the gauge is 1 if it returns a reason why this cannot lead."""
+        """Call `says` whenever the metrics are read: a gauge is 1 if `says` returns a reason why we cannot lead."""
         self._cannot_lead.set_function(lambda: float(says() is not None))
 
     # --- the leader's work ---
@@ -83,7 +83,10 @@ class Metrics:
             self._known_gateway(gateway)
 
     def open_targets(self, targets: Iterable[str]) -> None:
-        """Create the series of the registry's targets at 0, for the same reason."""
+        """Create the series of the registry's targets at 0, before their first intent.
+
+        rate() does not see the first step of a series that first appears at 1.
+        """
         for target in targets:
             self._known_target(target)
 
@@ -100,7 +103,7 @@ class Metrics:
         self._queue_delay.observe(max(0.0, seconds))
 
     def attempt(self, outcome_status: str, seconds: float | None) -> None:
-        """One recorded attempt: `accepted`, `rejected`, `error`, or `unknown` for one an earlier leader left open.
+        """Count one recorded attempt: `accepted`, `rejected`, `error` or `unknown` (left open by an earlier leader).
 
         `seconds`: from the recorded start to the recorded outcome; None: unknown.
         """

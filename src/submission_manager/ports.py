@@ -45,7 +45,7 @@ class FitnessPort(Protocol):
         """Return the rights that the service needs and this user lacks, such as `INSERT on submission_attempts`."""
 
     async def owner(self, lease_name: str, limit_s: float) -> str:
-        """The name of the lease that these tables belong to; records `lease_name` as the owner if there is none."""
+        """Return the name of the lease that owns these tables; record `lease_name` as the owner if there is none."""
 
 
 class IntakePort(FitnessPort, Protocol):

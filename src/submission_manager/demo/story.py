@@ -143,7 +143,10 @@ class Story:
         await asyncio.sleep(self._lease_s / 2)
 
     async def _leader(self, scene: Scene) -> tuple[Instance, int]:
-        """The leader and its epoch, at a moment with an attempt under way: only then does a failure test something."""
+        """Return the leader and its epoch, at a moment with an attempt under way.
+
+        Only at such a moment does a failure test something.
+        """
         seen = await self._until(lambda seen: seen.marked > 0 and seen.started > 0, "an attempt under way")
         return next(one for one in scene.stage.instances if one.holder_id == seen.holder_id), seen.epoch or 0
 

@@ -73,7 +73,7 @@ class Tenure:
             raise Dropped
 
     def trouble(self, doing: str, error: FenceholdError) -> None:
-        """Like `troubled`, but never raises: for a caller that tries again in any case while the lease lasts."""
+        """Log an SQL error like `troubled`, but never raise: for a caller that tries again in any case."""
         self._errors.add(
             doing, {"errors": 1}, lease_name=self.term.name, holder_id=self.term.holder_id,
             lease_epoch=self.term.epoch, doing=doing, sql_error=str(error),

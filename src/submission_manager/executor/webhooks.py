@@ -96,7 +96,10 @@ class WebhookDelivery:
         return True
 
     async def sweep(self, tenure: Tenure) -> None:
-        """Send what an earlier leader did not send and what did not fit in memory: at once, then at intervals."""
+        """Send the webhooks that an earlier leader did not send or that did not fit in memory.
+
+        This is done at once, and then at intervals.
+        """
         while True:
             tenure.check()
             self._ended_since.clear()

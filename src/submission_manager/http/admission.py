@@ -105,7 +105,10 @@ class Admission:
             )  # fmt: skip
 
     def _may_log(self, what: str) -> bool:
-        """Whether a log line is allowed: once a minute for each target, because a full target refuses every client."""
+        """Return whether a log line is allowed: once a minute for each target.
+
+        A full target refuses the intents of every client.
+        """
         now_s = time.monotonic()
         if now_s - self._logged_s.get(what, -LOG_EVERY_S) < LOG_EVERY_S:
             return False

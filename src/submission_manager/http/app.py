@@ -72,7 +72,7 @@ class App:
         return self._parts.keeps_from_leading() or self.readiness.lacks()
 
     def conditions(self) -> Mapping[str, str | None]:
-        """Problems that /readyz names although the instance stays ready; None: no problem of that kind."""
+        """Return the problems that /readyz names although the instance stays ready; None: no problem of that kind."""
         fails = self._trouble.why_submissions_fail() or self.readiness.lacks(probes.TO_SUBMIT)
         return {"cannot_lead": self.cannot_lead(), "posts_fail": fails}
 

@@ -109,7 +109,7 @@ async def send_refusal(refused: Refused, receive: Receive, send: Send) -> None:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read and discard some of the rest: closing with unread bytes would reset the connection and lose the answer."""
+    """Read and discard some of the unread body: otherwise closing resets the connection and loses the answer."""
     left = LINGER_BYTES_MAX
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):

@@ -60,8 +60,8 @@ class Leadership:
     def misfit(self) -> FenceholdError | None:
         """The error that keeps this instance from leading (such as a lost right), or that ended its term at once.
 
-        It is forgotten when this instance has led for a minute, or has not failed for two minutes: otherwise it would
-        be reported for ever while another instance leads.
+        None if there is no such error. The error is forgotten when this instance has led for a minute, or has not
+        failed for two minutes: otherwise it would be reported for ever while another instance leads.
         """
         now_s, since_s = self._clock.now_s(), self._leads_since_s
         has_led = since_s is not None and now_s - since_s > MISFIT_PAUSE_MAX_S

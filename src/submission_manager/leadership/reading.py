@@ -111,7 +111,10 @@ class ScheduleReader:
             self._facts.fact("outcomes_unknown", attempts=found.attempts, intents=intents, keys=keys, **told)
 
     async def stay_fit(self, tenure: Tenure) -> None:
-        """Check at intervals: a lost right or table ends the term, before many messages are sent without a record."""
+        """Check the tables and rights at intervals; end the term if one is missing.
+
+        Otherwise many messages could be sent whose outcomes cannot be recorded.
+        """
         while True:
             await asyncio.sleep(FITNESS_EVERY_S)
             try:
@@ -179,7 +182,10 @@ class ScheduleReader:
 
 @asynccontextmanager
 async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[AsyncIterator[Page]]:
-    """Close the pages at once if a rebuild is cut short: its connection must not wait for garbage collection."""
+    """Close the iterator of pages at once if a rebuild is cut short.
+
+    Its connection must not wait for garbage collection.
+    """
     try:
         yield pages
     finally:

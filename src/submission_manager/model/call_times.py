@@ -50,7 +50,7 @@ class CallTimes:
 
 
 def latest_start_us(due_us: int, deadline_us: int, expected_us: int) -> int:
-    """Return the latest time at which an attempt may start and still be expected to end before the deadline.
+    """Return the time from which on an attempt is started too late: it is not expected to end before the deadline.
 
     The result is never before half of the time from due to deadline is over. So a slow gateway is still called, and is
     seen when it becomes fast again; and slow attempts of other targets never leave a target without attempts.

@@ -120,9 +120,9 @@ class Schedule:
     # --- deadlines ---
 
     def expired(self, now_us: int, limit: int) -> list[Job]:
-        """Take at most `limit` intents whose deadline has passed, the earliest first, whatever their lanes do.
+        """Take and return at most `limit` intents whose deadline has passed, the earliest first, from all lanes.
 
-        Leaves out those that are taken already: whoever took them checks the deadline.
+        Intents that are taken already are left out: the code that took them checks the deadline.
         """
         jobs: list[Job] = []
         while self._deadlines and self._deadlines[0][0] <= now_us and len(jobs) < limit:

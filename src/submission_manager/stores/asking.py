@@ -11,7 +11,7 @@ from submission_manager.answers import Answers
 
 
 class Asking:
-    """Base of a store's parts."""
+    """Base of a store's parts: runs their statements by name, and tells `Answers` whether the database answered."""
 
     def __init__(self, source: OwnTables | Reader, answers: Answers) -> None:
         self._source = source

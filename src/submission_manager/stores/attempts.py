@@ -177,7 +177,7 @@ class Attempts(Asking):
         return Expired(over, [row["intent_id"] for row in found if row["status"] == Status.PENDING], unknown)
 
     def _ended(self, term: Term, ids: list[str]) -> Steps[tuple[list[Row], int]]:
-        """The rows of those that are over now, and how many of them had a start without a recorded outcome."""
+        """Return the rows of those intents that are over now, and how many had a start without a recorded outcome."""
         params = {"ids": ids, "epoch": term.epoch, "holder": term.holder_id, "error": OUTCOME_UNKNOWN}
         found = yield Statement("expire", params)
         return found, sum(row["unknown"] for row in found)

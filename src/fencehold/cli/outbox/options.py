@@ -96,7 +96,7 @@ class NoOutbox(ConfigurationError):
 def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]], if_interrupted: object = None) -> T:
     """Open the store, call `call` with this outbox, and return the result.
 
-    At Ctrl-C print `if_interrupted`, the text or object that says how far the call came.
+    At Ctrl-C print the text of `if_interrupted`, which says how far the call came.
     """
     store = setup.store()
     outbox = store.outbox(name)
