@@ -34,7 +34,7 @@ def own_hint(code: str, hint: str) -> str:
 
 
 def own_text(text: str) -> str:
-    """The error text (code, message, hint) with fencehold's hint replaced by the service's."""
+    """Return the error text (code, message, hint) with fencehold's hint replaced by the service's."""
     text = text.replace(*DOCTOR)
     coded = CODED.match(text)
     if coded is None or coded[1] not in HINTS or not is_foreign(text):

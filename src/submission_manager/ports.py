@@ -95,7 +95,7 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows in cursor order, the cursor after them, and the database's clock when they were read."""
+    """One page of the schedule: rows in cursor order, the cursor after them, and the database's clock when read."""
 
     rows: list[Due]
     cursor: Cursor
@@ -175,7 +175,7 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """An intent that reached its end in the transaction just committed."""
+    """An intent whose end was recorded in the transaction that was just committed."""
 
     intent: Intent
     webhook: Webhook | None
@@ -226,7 +226,7 @@ class AttemptPort(Protocol):
         """
 
     async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
-        """In one fenced transaction, end as exhausted those past their deadline by the database's clock.
+        """In one fenced transaction, end as exhausted those intents whose deadline has passed by the database's clock.
 
         Call it only for intents with no attempt under way. A start that an earlier leader left behind is recorded
         first, as an attempt with error "outcome unknown". Never waits for a row that another session has locked.

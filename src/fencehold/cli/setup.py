@@ -30,7 +30,7 @@ SILENT_FOR_S = 3.0
 
 @dataclass(frozen=True)
 class Setup:
-    """The shared options, from the command line and the environment."""
+    """The options that all commands share, as given on the command line and in the environment."""
 
     given_dsn: str | None = None
     given_table: str | None = None

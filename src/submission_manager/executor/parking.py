@@ -53,7 +53,7 @@ class Parking:
         self._fact(f"{write} {error.code}", intent_ids, write, HELD_UP if is_locked(error) else SILENT, error)
 
     def poisoned(self, intent_ids: list[str], write: str, error: Exception) -> float:
-        """Log a write that failed for another reason than a lock, which may last. Returns the pause in seconds."""
+        """Log a write that failed, but not because of a lock; the reason may last. Returns the pause in seconds."""
         self._fact(f"{write} {type(error).__name__}", intent_ids, write, POISON, error)
         return POISON_PAUSE_S
 

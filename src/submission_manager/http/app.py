@@ -28,7 +28,10 @@ PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-s
 
 
 class App:
-    """The ASGI application. After `drain()` it reports not-ready, and waiting clients are answered at once."""
+    """One instance's ASGI application.
+
+    After `drain()` it reports not-ready, and waiting clients are answered at once.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

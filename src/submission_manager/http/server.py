@@ -270,9 +270,9 @@ def files_max() -> int:
 
 
 def connections_max(asked: int | None, files_max: int, calls_max: int) -> int:
-    """Return the number of connections to allow: `asked`, or as many as there are files for.
+    """Return how many connections to allow: `asked`, or CONNECTIONS_MOST if that is None.
 
-    Enough files are kept for the database and the gateway calls.
+    The result is never so high that no file is left for the database and the gateway calls.
     """
     room = max(files_max - RESERVE - calls_max, files_max // 4, 1)
     return min(CONNECTIONS_MOST if asked is None else asked, room)

@@ -50,7 +50,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All input of the rules. `attempt_number` includes this attempt; times are the database's."""
+    """All that the rules decide by, for one attempt.
+
+    `attempt_number` includes this attempt; times are the database's.
+    """
 
     contract: Contract
     outcome: Outcome

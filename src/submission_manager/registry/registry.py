@@ -40,12 +40,12 @@ class Registry:
 
     @property
     def priorities(self) -> Mapping[str, int]:
-        """The priorities by target; a target not in it has 0."""
+        """The priorities by target; a target that is not a key has 0."""
         return {target: one.priority for target, one in self.queueing.items() if one.priority}
 
     @property
     def backlogs_max(self) -> Mapping[str, int]:
-        """The most pending intents by target; a target not in it has no limit."""
+        """The maximum of pending intents by target; a target that is not a key has no limit."""
         return {target: one.max_backlog for target, one in self.queueing.items() if one.max_backlog is not None}
 
     def never_retried(self, retry_delay_s: float) -> list[str]:

@@ -52,7 +52,7 @@ class Locked:
 
     @property
     def number(self) -> int:
-        """The number of the attempt to be made, or under way."""
+        """The number of the attempt that is to be made, or that is under way."""
         return self.attempt_count + 1
 
 
@@ -250,7 +250,7 @@ def ended(
     of: Locked | Started, status: Status, attempt_count: int, at: dt.datetime, reason: str | None = None,
     exhausted_reason: str | None = None,
 ) -> Over:  # fmt: skip
-    """An intent that ended just now; `reason`: what the gateway said in its last answer."""
+    """Return the value for an intent that ended just now; `reason`: what the gateway said in its last answer."""
     rejected_reason = reason if status is Status.REJECTED else None
     target, webhook = of.contract.submission_target, of.contract.webhook
     intent = Intent(of.intent_id, target, of.created_at, status, attempt_count, at, rejected_reason, exhausted_reason)
@@ -262,10 +262,10 @@ def started_of(found: Locked, started_at: dt.datetime) -> Started:
 
 
 def recorded_before(intent: Intent, started: Started, retry_delay_s: float) -> Recorded | None:
-    """The result of a record that was committed but whose answer was lost; None if it was not committed.
+    """Return the result of a record that was committed but whose answer was lost; None if it was not committed.
 
-    Only this record can have counted the attempt: the fence refuses everybody else. The exact due time was in the lost
-    answer; if the next start comes too early, the database returns the due time again.
+    Only this attempt's own record can have counted the attempt: the fence refuses everybody else. The exact due time
+    was in the lost answer; if the next start comes too early, the database returns the due time again.
     """
     if intent.attempt_count < started.attempt_number:
         return None

@@ -103,7 +103,7 @@ def _modified(due: Due) -> Place:
 
 
 def _sorted(found: list[Row]) -> tuple[list[Row], dt.datetime, str]:
-    """The schedule's rows, and from the clock's own row the time and the snapshot they were read in."""
+    """Split the found rows: return the schedule's rows, and the time and the snapshot from the clock's own row."""
     place = next(place for place in reversed(range(len(found))) if found[place]["snapshot"] is not None)
     clock = found.pop(place)  # usually the last
     return found, clock["last_modified_at"], clock["snapshot"]

@@ -87,7 +87,10 @@ class Stage:
 
 
 class Story:
-    """The demo's three parts; together they take about ten lease durations."""
+    """Plays the demo's three parts: a kill, a freeze with a late write, a hand-over.
+
+    They take about ten lease durations.
+    """
 
     def __init__(self, stage: Stage, store: Store, tell: Tell, lease_s: float) -> None:
         self._stage, self._store, self._tell, self._lease_s = stage, store, tell, lease_s

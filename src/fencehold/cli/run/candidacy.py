@@ -25,7 +25,7 @@ _CODE = re.compile(r"\[(\w+)\] ")
 
 
 class Deadline:
-    """The end of the waiting (--wait); without --wait it never ends."""
+    """The moment at which the waiting for a lease ends (--wait); without --wait it never comes."""
 
     def __init__(self, wait_s: float | None) -> None:
         self._wait_s = wait_s

@@ -117,32 +117,32 @@ class Renewals(ABC, Generic[K]):
 
     @abstractmethod
     def _every_s(self, kept: K) -> float:
-        """Seconds between two renewals of this lease."""
+        """Return the seconds between two renewals of this lease."""
 
     def _look_every_s(self) -> float:
-        """The longest time between two turns, in seconds; infinite where `nudge` is called for every new lease."""
+        """Return the longest time between two turns, in seconds; infinity if `nudge` is called for every new lease."""
         return math.inf
 
     def _due_s(self, kept: K) -> float:
         return kept.renew_at_s
 
     def _max_s(self, kept: K) -> float:
-        """How many seconds the work under this lease may take."""
+        """Return how many seconds the work under this lease may take."""
         return math.inf
 
     def _stall_limit_s(self, kept: K) -> float:
-        """For how many seconds the event loop that works under this lease may be blocked."""
+        """Return for how many seconds the event loop that works under this lease may be blocked."""
         return math.inf
 
     def _retry_after_s(self, kept: K) -> float:
-        """Seconds until a lease that could not be renewed is due again."""
+        """Return the seconds until a lease that could not be renewed is due again."""
         return self._every_s(kept) / 2
 
     def _log_stalled(self, kept: K, silent_s: float) -> None:
         """Log that the lease is not renewed any more, because its event loop has been blocked for too long."""
 
     def _lost(self, kept: K) -> None:
-        """Called after `_lose` has ended the lease."""
+        """React to the loss of this lease, after `_lose` has ended it; does nothing here."""
 
     # --- one turn ---
 
@@ -150,7 +150,7 @@ class Renewals(ABC, Generic[K]):
         return [kept for kept in list(self._kept.values()) if not kept.ended_because]
 
     def _next_s(self) -> float | None:
-        """Seconds until some lease is due or over; None if no lease will be."""
+        """Return the seconds until some lease is due or over; None if no lease will be."""
         now_s = self._clock.now_s()
         moments_s = (
             min(self._due_s(k) - now_s, k.remaining_s, k.started_s + self._max_s(k) - now_s) for k in self._held()

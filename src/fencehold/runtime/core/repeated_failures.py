@@ -154,7 +154,10 @@ class RowLocked:
         self.tries = 0
 
     def pause_s(self) -> float:
-        """Seconds until the next try: at first very short, then longer each time, with jitter, at most a second."""
+        """Return the seconds until the next try: at first very short, then longer each time, at most a second.
+
+        They are random in part, so that several processes do not try at once.
+        """
         if self.tries <= QUICK_TRIES:
             return LOCKED_PAUSE_S
         most_s: float = min(LOCKED_PAUSE_S_MAX, LOCKED_PAUSE_S * (1 << min(self.tries - QUICK_TRIES, 10)))

@@ -311,7 +311,7 @@ class Election(Generic[G]):
 
 
 class Candidate(Registers, ABC, Generic[G]):
-    """What leaders and locks share: one election at a time, the task that runs it, and the callers that wait for it."""
+    """What leaders and locks share: one election at a time, its task, and the callers that wait for it."""
 
     def __init__(self, facts: StoreFacts) -> None:
         self._callbacks = Callbacks(facts)

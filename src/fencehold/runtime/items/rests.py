@@ -39,13 +39,16 @@ class Rests:
         self._failures: dict[str, int] = {}
 
     def stretches(self) -> list[Stretch]:
-        """Divide all of time into stretches, the oldest first, so that about PAGE items rest in each."""
+        """Divide all of time into stretches, the oldest first, so that about PAGE resting items belong to each.
+
+        An item belongs to the stretch in which it came into its state.
+        """
         self._wake_up()
         cuts = list(dict.fromkeys(self._by_time[place][0] for place in range(PAGE, len(self._by_time), PAGE)))
         return [Stretch(since, before) for since, before in zip([None, *cuts], [*cuts, None], strict=True)]
 
     def ids(self, stretch: Stretch) -> list[str]:
-        """The ids of the items that rest now and came into their state within this stretch."""
+        """Return the ids of the items that rest now and came into their state within this stretch of time."""
         self._wake_up()
         first = bisect_left(self._by_time, (stretch.since,)) if stretch.since is not None else 0
         end = bisect_left(self._by_time, (stretch.before,)) if stretch.before is not None else None

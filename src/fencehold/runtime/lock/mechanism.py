@@ -41,7 +41,7 @@ INNER_EXTRA_S = 1.0
 
 @dataclass(frozen=True)
 class Timing:
-    """How often a leader proves possession, and for how long a proof counts."""
+    """How often a leader proves that it still has the lock, and for how long a proof counts."""
 
     health_interval_s: float
 

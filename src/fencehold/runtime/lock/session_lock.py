@@ -222,7 +222,10 @@ class SessionLock(Candidate[Grant], Generic[S]):
 
     @property
     def is_leader(self) -> bool:
-        """True while the state is LEADER and the last proof of possession counts. Compares clocks, never blocks."""
+        """True while the state is LEADER and the last proof that the lock is ours counts.
+
+        Compares clocks, never blocks.
+        """
         return self._leadership is not None
 
     @property

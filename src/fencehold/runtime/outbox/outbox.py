@@ -358,7 +358,7 @@ class Outbox:
         return new_event(self.settings, event_type, payload, **rest)
 
     def _making(self, given: list[Any], made: list[NewEvent]) -> Iterator[NewEvent]:
-        """Check and serialise each event when it is asked for, yield it, and append it to `made`."""
+        """Check and serialise each event when it is asked for; append the result to `made`, and yield it."""
         carried = self._carried()
         for event, fresh_id in zip(given, new_tracking_ids(len(given)), strict=True):
             new = self._new_of(event, carried, fresh_id)

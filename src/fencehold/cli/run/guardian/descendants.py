@@ -120,7 +120,10 @@ class Descendants:
             ended(pid, status)
 
     def survivors(self, *, childless: bool) -> list[int] | None:
-        """None while descendants can still be killed; empty when all are dead; else the pids that refused signals."""
+        """Return None while descendants can still be killed, else the pids that refused signals.
+
+        The result is empty if all descendants are dead.
+        """
         if childless and (self._finder != GROUP or not self.find()):
             return []
         if self._calm_rounds >= CALM_ROUNDS:
