@@ -52,7 +52,7 @@ class Behaviour:
 
 
 class Calls:
-    """Counts the calls received, by Idempotency-Key and by intent."""
+    """Counts the calls that the gateway received, by Idempotency-Key and by intent."""
 
     def __init__(self, record: str | None = None) -> None:
         self.by_key: Counter[str] = Counter()

@@ -28,7 +28,10 @@ _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 
 
 def own_hint(code: str, hint: str) -> str:
-    """`hint`, or the service's own hint if `hint` names a fencehold command; empty if the service has none."""
+    """Return `hint`, or the service's own hint if `hint` names a fencehold command.
+
+    The result is empty if the service has no hint for this code.
+    """
     hint = hint.replace(*DOCTOR)
     return HINTS.get(code, "") if is_foreign(hint) else hint
 

@@ -33,7 +33,7 @@ class Submitted:
 
 
 class FitnessPort(Protocol):
-    """Whether an instance can do its work on these tables."""
+    """Answers whether an instance can do its work on these tables: their presence, its rights, their lease."""
 
     async def missing_tables(self, limit_s: float) -> list[str]:
         """Return the names of the service's own tables that are missing or old.
@@ -104,7 +104,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LeftOpen:
-    """Attempts that an earlier leader began and nobody recorded: their count, and the id and number of the first."""
+    """Attempts that an earlier leader began and nobody recorded.
+
+    It has their count, and the intent id and the number of the first.
+    """
 
     attempts: int
     first: list[tuple[str, int]]

@@ -83,7 +83,10 @@ def _forget_stdout() -> None:
 
 
 class Screen:
-    """Results go to stdout; progress and errors to stderr, which with `-o json` carries one error object at most."""
+    """Prints a command's results to stdout, its progress and errors to stderr.
+
+    With `-o json`, stderr carries one error object at most.
+    """
 
     def __init__(self, output: str) -> None:
         self.is_json = output == "json"

@@ -197,7 +197,7 @@ class Outbox:
         return self._loop.run(self._outbox.reap())
 
     def stats(self) -> Stats:
-        """Count the events by status, with the age of the oldest due one, in one read of the table."""
+        """Return the counts of the events by status, and the age of the oldest due one, from one read of the table."""
         return self._loop.run(self._outbox.stats())
 
     def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
@@ -238,14 +238,14 @@ class Outbox:
         **options: Unpack[WorkerOptions],
     ) -> Worker: ...  # fmt: skip
     def worker(self, handler: Any, **options: Any) -> Worker:
-        """Return a worker, checked and not yet running.
+        """Return a worker that runs `handler` on the events, not yet running: call its `run`.
 
         If `handler(event)` returns, the event is done; if it raises, the event is tried again until no tries are left.
         Plain functions run on their own threads. With `batch_size` the handler gets lists of events, and its outcome
         counts for all of them; an event whose try has failed is from then on in its own list. `saturated` returns True
-        while downstream is full. `reaper=False` needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck
-        once the store's event loop has been blocked for so long, or once all places have been taken for so long by
-        handlers that lost their leases and do not return.
+        while what the handlers call is full: then nothing is claimed. `reaper=False` needs a reaper elsewhere.
+        `give_up_after`: `run` raises WorkerStuck once the store's event loop has been blocked for so long, or once all
+        places have been taken for so long by handlers that lost their leases and do not return.
         """
         worker = self._loop.call(self._outbox.worker, handler, **options)
         return Worker(self._loop, worker, self._outbox.settings.call_limit_s)

@@ -32,7 +32,7 @@ def unanswered(limit_s: float) -> Unavailable:
 
 
 class Parking:
-    """Remembers how often each intent was put off, until it can be written."""
+    """Remembers how often each intent was put off, because it could not be written, until it can be written."""
 
     def __init__(self, facts: FactSink) -> None:
         self._parked = RareLog(facts, "intent_parked", LOG_EVERY_S)

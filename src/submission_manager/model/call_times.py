@@ -12,7 +12,10 @@ LANES_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
-    """How long attempts at one gateway take: a mean and a mean deviation; the newest attempts weigh the most."""
+    """How long attempts at one gateway take: their mean time and its mean deviation.
+
+    The newest attempts weigh the most.
+    """
 
     mean_us: float
     spread_us: float

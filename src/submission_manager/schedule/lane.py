@@ -101,7 +101,7 @@ class Lane:
         return not self._waiting and not self._levels
 
     def sweep(self) -> None:
-        """Remove all stale entries."""
+        """Remove all stale entries: those whose intent has a newer entry or none."""
         self._waiting = self._kept(self._waiting)
         for level in self._levels.values():
             level.dated, level.undated = self._kept(level.dated), self._kept(level.undated)

@@ -47,7 +47,7 @@ class Timing:
 
     @property
     def trust_s(self) -> float:
-        """How long a proof counts: enough even if the loop blocks for three intervals just before a probe is due."""
+        """For how many seconds a proof counts: enough even if the loop blocks for three intervals before a probe."""
         return self.health_interval_s * 5
 
     @property

@@ -185,11 +185,11 @@ class SessionLock(Candidate[Grant], Generic[S]):
         await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
 
     async def step_down(self, timeout_s: float | None = None) -> None:
-        """Release leadership without stopping. Past the timeout the connection is dropped, which frees the lock.
+        """Release leadership, and go on as a candidate.
 
-        Returns after the `on_released` callbacks have run, or when the timeout is over (without one they have 10 s).
-        Inside a callback it does not wait for callbacks. Does nothing when not leading; waits for a release that is
-        in progress.
+        Past the timeout the connection is dropped, which frees the lock. Returns after the `on_released` callbacks have
+        run, or when the timeout is over (without one they have 10 s). Inside a callback it does not wait for callbacks.
+        Does nothing when not leading; waits for a release that is in progress.
         """
         election, mechanism = self._election, self._mechanism
         if election is None or mechanism is None or election.state not in LEADING:

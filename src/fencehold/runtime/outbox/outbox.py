@@ -240,14 +240,14 @@ class Outbox:
         reaper: bool = True,
         give_up_after: Duration | None = None,
     ) -> Worker:
-        """Return a worker, checked and not yet running.
+        """Return a worker that runs `handler` on the events, not yet running: call its `run`.
 
         If `handler(event)` returns, the event is done; if it raises, the event is tried again until no tries are left.
         With `batch_size` the handler gets lists of events, and its outcome counts for all of them; an event whose try
-        has failed is from then on in its own list. `saturated` returns True while downstream is full. `reaper=False`
-        needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck once the worker's event loop has been
-        blocked for so long, or once all places have been taken for so long by handlers that lost their leases and do
-        not return.
+        has failed is from then on in its own list. `saturated` returns True while what the handlers call is full: then
+        nothing is claimed. `reaper=False` needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck once the
+        worker's event loop has been blocked for so long, or once all places have been taken for so long by handlers
+        that lost their leases and do not return.
         """
         settings = worker_settings(
             self.settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
@@ -269,7 +269,7 @@ class Outbox:
     # --- operators ---
 
     async def stats(self, *, whole: bool = True) -> Stats:
-        """Count the events by status, with the age of the oldest due one, in one read of the table.
+        """Return the counts of the events by status, and the age of the oldest due one, from one read of the table.
 
         Without `whole` completed events are not counted (0): there may be millions.
         """
