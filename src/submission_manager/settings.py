@@ -155,7 +155,7 @@ def _said(one: Setting, given: Mapping[str, Any], environment: Mapping[str, str]
 def _value(one: Setting, value: Any, problems: list[str]) -> Any:
     """Return the checked value of a setting. If it is bad, add to `problems` and return None.
 
-    A setting without a value is left out of the checks against other settings.
+    A bad setting is not checked against other settings.
     """
     what = f"{one.option} ({one.variable})"
     try:

@@ -1,4 +1,4 @@
-"""Clients that wait for the first attempt or the end: one shared read of the database serves all of them."""
+"""Clients that wait for the first attempt or the end of an intent: one shared read of the database serves them all."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class ScheduleReader:
         return cursor
 
     async def refresh(self, tenure: Tenure, cursor: Cursor) -> None:
-        """Read the changes at intervals, and at once on a hint, until the term ends."""
+        """Read the schedule's changes at intervals, and at once when an intent was submitted, until the term ends."""
         complete_s = self._clock.now_s()  # when the last complete refresh began
         while True:
             hinted = await self._clock.wait(self._hinted, self._settings.refresh_every_s)

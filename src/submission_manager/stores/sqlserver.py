@@ -116,9 +116,10 @@ class SqlServerAttempts(Attempts):
         return (yield from self._unmarked(term, found, retry_delay_s))
 
     def _unmarked(self, term: Term, found: Locked, retry_delay_s: float) -> Steps[Started | NotNow]:
-        """Return the answer to a start that wrote no marker, because no attempt may begin.
+        """Return the answer to a start whose batch wrote no marker, which is the record of a started attempt.
 
-        If another term left a marker, its attempt is recorded first.
+        If this same term wrote a marker before, the answer may still be Started. If another term left a marker, the
+        attempt of that marker is recorded first.
         """
         if found.status is not Status.PENDING:
             return NotNow(found.status)
