@@ -1,4 +1,4 @@
-"""URL in, working parts out: the one place that chooses a backend."""
+"""`fencehold.connect`: makes a store from a database URL. This is the one place that chooses a backend."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def connect(
     """Return a store for the database at `url`, not yet open: use it with `async with`.
 
     Raises ConfigurationError for a wrong URL. `table` is the name of the lease table (optionally schema.table, but not
-    on SQLite); `facts` gets the facts instead of the log. Opening waits for a database that is away: for ever, or for
-    `open_timeout` (0: one try). `durable="replicated"` (PostgreSQL): grants and fenced commits count only once a
-    synchronous standby has stored them (`"replicated_and_applied"`: and shows them); all other commits of the store
-    wait for it too. A server without a synchronous standby is refused (`no_standby`), or, with
-    `without_standby="warn"`, used with a warning.
+    on SQLite); `facts` gets the store's facts, which are logged otherwise. Opening the store waits for a database that
+    is away: for ever, or for `open_timeout` (0: one try). `durable="replicated"` (PostgreSQL): a grant or a fenced
+    commit counts only once a synchronous standby has stored it; with `"replicated_and_applied"`, once the standby's
+    readers see it. All other commits of the store wait for the standby too. A server without a synchronous standby is
+    refused (`no_standby`), or, with `without_standby="warn"`, used with a warning.
     """
     facts = facts or LogSink()
     asked = durability(durable, without_standby)
@@ -72,10 +72,11 @@ def _open_timeout_s(given: Duration | None) -> float | None:
 def backend_for(
     url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = None, durable: Durable | None = None
 ) -> Callable[[], Backend]:
-    """Return a function that makes the backend. Checks the URL and the table's name now; opens nothing.
+    """Return a function that makes the backend for this URL.
 
-    `facts` gets what only the backend knows: what each request was charged, where requests are served, and settings
-    of the database under which a grant can be lost.
+    Raises ConfigurationError now if the URL or the table's name is wrong; opens no connection. `facts` gets the facts
+    that only a backend can report: what each request was charged, where requests are served, and settings of the
+    database under which a grant can be lost.
     """
     table = names.table_name(table)
     kind = scheme(url)
@@ -97,7 +98,10 @@ def backend_for(
 
 
 def scheme(url: object) -> str:
-    """The kind of database that a URL names, without the driver that SQLAlchemy writes after a plus sign."""
+    """Return the kind of database that a URL names, such as `postgresql`, without a driver's name after a plus sign.
+
+    Raises ConfigurationError if the URL has no scheme.
+    """
     if not isinstance(url, str) or not url.strip():
         raise _no_url(url)
     if url[0] in QUOTES or "://" not in url:
@@ -119,7 +123,7 @@ def _no_url(given: object) -> ConfigurationError:
 
 
 def _no_scheme(url: str) -> ConfigurationError:
-    """The error for a URL without a scheme. It shows nothing of the URL but a file's path: the rest may be secret."""
+    """Return the error for a URL without a scheme. Its text quotes a file's path at most: other parts may be secret."""
     name = url.partition(":")[0].lower() if ":" in url else ""
     message, hint = "The database URL does not begin with the name of a database and ://.", f"Use {_forms()}."
     if url[0] in QUOTES:
@@ -135,7 +139,10 @@ def _no_scheme(url: str) -> ConfigurationError:
 
 
 def unknown_scheme(name: str) -> ConfigurationError:
-    """The error for an unknown database. Its hint names a known one, if only a few letters are wrong."""
+    """Return the error for an unknown kind of database.
+
+    Its hint names a known kind that is spelled similarly, if any.
+    """
     meant = difflib.get_close_matches(name, [*KNOWN, *SYNONYMS], n=1, cutoff=0.85)
     form = KNOWN[SYNONYMS.get(meant[0], meant[0])] if meant else ""
     hint = f"Did you mean {form}? The databases are: {_forms()}." if form else f"Use {_forms()}."
@@ -151,7 +158,7 @@ def _forms() -> str:
 
 
 def label(url: str) -> str:
-    """The URL without anything secret, for messages; for SQLite with the absolute path of the file."""
+    """Return the URL without anything secret, for messages; for SQLite with the absolute path of the file."""
     if scheme(url) == "sqlite":
         return f"sqlite:///{sqlite_file(url)}"
     try:
@@ -163,13 +170,16 @@ def label(url: str) -> str:
 
 
 def _hosts(place: str) -> str:
-    """The hosts with their ports, if there are several; empty for one, or if a part may be something else."""
+    """Return the hosts with their ports as text if the URL names several hosts.
+
+    Returns an empty text for a single host, or if a part of the list may be something else than a host.
+    """
     hosts = place.rpartition("@")[2].split(",")
     return ",".join(hosts) if len(hosts) > 1 and all(map(_HOST.fullmatch, hosts)) else ""
 
 
 def sqlite_file(url: str) -> str:
-    """The absolute path of the file that a SQLite URL names; a relative one begins in this process's folder."""
+    """Return the absolute path of the file that a SQLite URL names; a relative path starts in the current folder."""
     rest = url.partition("://")[2]
     path = unquote(rest.partition("?")[0].removeprefix("/"))
     if not rest.startswith("/") or path in ("", ":memory:") or "\0" in path:

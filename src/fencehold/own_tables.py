@@ -1,7 +1,7 @@
-"""Tables of your own beside the leases: your statements, run with the care that the store takes of its own.
+"""Tables of your own in the database of the leases: runs your statements as safely as the store runs its own.
 
-Every call ends within its limit, every error is sorted into Unavailable, Uncertain and ConfigurationError, connections
-that died are replaced, and a write can be fenced by a term. See docs/own-tables.md.
+Every call ends within its limit; every error becomes Unavailable, Uncertain or ConfigurationError; connections that
+died are replaced; and a write can be fenced by a term. See docs/own-tables.md.
 """
 
 from __future__ import annotations

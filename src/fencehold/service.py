@@ -1,4 +1,4 @@
-"""For long-running programs on a store: settings as people write them, clocks, outages, texts without secrets."""
+"""For long-running programs on a store: checks of settings, waiting for a database, clocks, texts without secrets."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def check_leader(
     renew_every: Duration | None = None,
     acquire_every: Duration | None = None,
 ) -> None:
-    """Raise ConfigurationError if `store.leader` would refuse these arguments; for settings that are read before I/O.
+    """Raise ConfigurationError if `store.leader` would refuse these arguments.
 
-    Every problem of the durations is in one message.
+    A program uses it to check its settings before it opens anything. One message names every problem of the durations.
     """
     names.lease_name(name)
     if holder_id is not None:

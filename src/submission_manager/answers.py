@@ -1,4 +1,4 @@
-"""Records when the database last answered this process, and since when it has not answered."""
+"""Records when the database last answered this process, and for how long it has not answered."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Answers:
-    """Tracks a silence of the database. Any answer ends it.
+    """Measures for how long the database has not answered. Any answer ends this silence.
 
-    A call without an answer begins a silence only if no other call was answered since it was sent. Also a sink for
-    facts about the lease. Safe to use from any thread.
+    A call without an answer begins a silence only if no other call was answered since it was sent. This class is also a
+    sink for facts about the lease. Safe to use from any thread.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -38,7 +38,7 @@ class Answers:
             self._silent_since_s = asked_s
 
     def silent_s(self) -> float | None:
-        """How long the database has not answered; None if it answered the last call."""
+        """For how many seconds the database has not answered; None if it answered the last call."""
         since_s = self._silent_since_s
         return None if since_s is None else self._now_s() - since_s
 

@@ -52,7 +52,7 @@ class Behaviour:
 
 
 class Calls:
-    """Counts the calls received, by Idempotency-Key and by intent."""
+    """Counts the calls that the gateway received, by Idempotency-Key and by intent."""
 
     def __init__(self, record: str | None = None) -> None:
         self.by_key: Counter[str] = Counter()
@@ -79,7 +79,7 @@ class Calls:
 
 
 class FakeGateway:
-    """ASGI: POST /sms/send, POST /push/send, GET /calls, GET /healthz."""
+    """The fake gateway as an ASGI application: POST /sms/send, POST /push/send, GET /calls, GET /healthz."""
 
     def __init__(self, behaviour: Behaviour | None = None, record: str | None = None) -> None:
         self._behaviour = behaviour or Behaviour()
@@ -156,7 +156,10 @@ class FakeGateway:
 
 
 class _Taker:
-    """The ASGI app of one provider's path. It is an object: the router takes a function for a request handler."""
+    """The ASGI application of one provider's path.
+
+    It is an object, because the router takes a function for a request handler.
+    """
 
     def __init__(self, gateway: FakeGateway, provider: Provider) -> None:
         self._gateway, self._provider = gateway, provider
@@ -173,7 +176,7 @@ def _alive() -> Page:
 
 
 def sms(said: dict[str, Any]) -> str | None:
-    """The reason why the provider rejects the message, or None if it accepts it."""
+    """Return the reason why the provider rejects the message, or None if it accepts the message."""
     to, message = said.get("to"), said.get("message")
     if not _is_text(said.get("referenceId")) or not isinstance(to, str) or not isinstance(message, str):
         return "invalid_request"

@@ -14,13 +14,13 @@ DOCS = "docs/submission-manager.md#one-lease-for-one-database"
 
 
 class Fitness:
-    """Checks the tables for instances that lead with this lease name."""
+    """Checks whether an instance that leads with this lease name can do its work on the tables."""
 
     def __init__(self, tables: FitnessPort, lease_name: str) -> None:
         self._tables, self._lease_name = tables, lease_name
 
     async def misfit(self, limit_s: float) -> ConfigurationError | None:
-        """The error that keeps this instance from leading, or None. Raises if the database does not answer."""
+        """Return the error that keeps this instance from leading, or None. Raises if the database does not answer."""
         missing = await self._tables.missing_tables(limit_s)
         if missing:
             return tables_missing(missing)

@@ -16,7 +16,10 @@ PATHS = {GatewayType.SMS: "/sms/send", GatewayType.PUSH: "/push/send"}
 
 
 class _Reply(msgspec.Struct):
-    """The fields accept any type, so that a wrong type gets our own error text and not the decoder's."""
+    """A gateway's answer as decoded.
+
+    The fields accept any type: a wrong type gets our own error text, not the decoder's.
+    """
 
     status: object = None
     reason: object = None
@@ -55,7 +58,7 @@ def classify(answered: Answered) -> Outcome:
 
 
 def _problem(answered: Answered) -> str | None:
-    """The words for an answer whose body is not read at all, or None if the body is to be read."""
+    """Return what is wrong with an answer, in words, if its body is not to be read; None if the body is to be read."""
     if not 200 <= answered.status_code < 300:
         return str(answered.status_code)
     if len(answered.body) > ANSWER_BYTES_MAX:
@@ -81,7 +84,7 @@ def failed(error: str) -> Outcome:
 
 
 def _text(value: object) -> str:
-    """`value` cut to the maximum length, without characters that a database refuses; empty if it is not a text."""
+    """Return `value` cut to the maximum length, without characters that a database refuses; empty if it is no text."""
     if not isinstance(value, str):
         return ""
     return "".join(c for c in value[:REASON_CHARS_MAX] if c != "\0" and not "\ud800" <= c <= "\udfff").strip()

@@ -38,7 +38,7 @@ CONCURRENCY_TOTAL_MIN = 128
 
 
 class Instance:
-    """Use it with `async with`: it serves inside the block.
+    """One instance of the service; use it with `async with`: it serves inside the block.
 
     On leaving the block it reports not-ready, drains, stops executing, releases the lease, and closes the store.
     """

@@ -70,6 +70,6 @@ class LeaseTrouble:
 
 
 def lacking(error: object) -> str | None:
-    """The code and message of `error` if waiting alone does not fix it; else None."""
+    """Return the code and message of `error` if waiting alone does not fix it; else None."""
     coded = CODED.match(error) if isinstance(error, str) else None
     return redact(str(error)) if coded is not None and coded[1] in LASTING else None

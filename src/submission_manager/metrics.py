@@ -48,7 +48,7 @@ M = TypeVar("M", Counter, Histogram)
 
 
 class Metrics:
-    """Counts for the intake and the executor and, as a fact sink, for the lease. Safe to use from any thread.
+    """The metrics of the intake, of the executor and, as a sink for facts, of the lease. Safe to use from any thread.
 
     Times are in seconds; statuses, reasons and outcomes are the values of the database's columns.
     """
@@ -61,7 +61,7 @@ class Metrics:
         self._name_lease()
 
     def exposition(self) -> tuple[bytes, str]:
-        """The answer to GET /metrics: the text and its content type."""
+        """Return the answer to GET /metrics: the text and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def request(self, status: int, reason: str) -> None:
@@ -69,7 +69,7 @@ class Metrics:
         self._requests.labels(str(status), reason).inc()
 
     def watch_cannot_lead(self, says: Callable[[], str | None]) -> None:
-        """Call `says` whenever the metrics are read: the gauge is 1 if it returns a reason why this cannot lead."""
+        """Call `says` whenever the metrics are read: a gauge is 1 if `says` returns a reason why we cannot lead."""
         self._cannot_lead.set_function(lambda: float(says() is not None))
 
     # --- the leader's work ---
@@ -83,12 +83,15 @@ class Metrics:
             self._known_gateway(gateway)
 
     def open_targets(self, targets: Iterable[str]) -> None:
-        """Create the series of the registry's targets at 0, for the same reason."""
+        """Create the series of the registry's targets at 0, before their first intent.
+
+        rate() does not see the first step of a series that first appears at 1.
+        """
         for target in targets:
             self._known_target(target)
 
     def role(self, is_leader: bool, epoch: int) -> None:
-        """The role has just changed; `epoch` is that of the term that began or ended."""
+        """Record that the role has just changed; `epoch` is that of the term that began or ended."""
         self._leader.set(int(is_leader))
         self._epoch.set(epoch)
         if not is_leader:  # a follower knows nothing about the queue
@@ -96,11 +99,11 @@ class Metrics:
             self.backlog(NOTHING_WAITS)
 
     def queue_delay(self, seconds: float) -> None:
-        """The time from when an attempt was due until its start was recorded."""
+        """Record the time from when an attempt was due until its start was recorded."""
         self._queue_delay.observe(max(0.0, seconds))
 
     def attempt(self, outcome_status: str, seconds: float | None) -> None:
-        """One recorded attempt: `accepted`, `rejected`, `error`, or `unknown` for one an earlier leader left open.
+        """Count one recorded attempt: `accepted`, `rejected`, `error` or `unknown` (left open by an earlier leader).
 
         `seconds`: from the recorded start to the recorded outcome; None: unknown.
         """
@@ -109,19 +112,19 @@ class Metrics:
             self._attempt_seconds.observe(max(0.0, seconds))
 
     def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
-        """One call and its result: `accepted`, `rejected` for a reason that is final, or else `failed`."""
+        """Count one call and its result: `accepted`, `rejected` for a reason that is final, or else `failed`."""
         known = self._known_gateway(gateway)
         self._gateway_attempts.labels(known, outcome).inc()
         self._gateway_seconds.labels(known).observe(max(0.0, seconds))
 
     def backlog(self, found: Backlog | None) -> None:
-        """The count of late intents; None: the database did not answer."""
+        """Record the count of late intents; None: the database did not answer."""
         self._overdue.set(found.overdue if found else math.nan)
         self._oldest_due.set(found.oldest_due_s if found else math.nan)
         self._past_deadline.set(found.past_deadline if found else math.nan)
 
     def ended(self, target: str, status: str, exhausted_reason: str | None, seconds_since_created: float) -> None:
-        """One intent is over."""
+        """Count one intent that is over."""
         known = self._known_target(target)
         self._terminal.labels(status).inc()
         self._to_terminal.labels(status).observe(max(0.0, seconds_since_created))
@@ -131,7 +134,7 @@ class Metrics:
             self._target_exhausted.labels(known, exhausted_reason).inc()
 
     def accepted_late(self, target: str) -> None:
-        """The provider accepted an intent after its deadline: the intent is exhausted."""
+        """Count an intent that the provider accepted after its deadline: the intent's status is exhausted."""
         self._accepted_late.labels(self._known_target(target)).inc()
 
     def rebuilt(self, intents: int, seconds: float) -> None:
@@ -139,20 +142,20 @@ class Metrics:
         self.queue_depth.set(intents)
 
     def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
-        """One refresh of the schedule. `lag_s`: the longest time that a row read now can have waited to be read."""
+        """Record one refresh of the schedule. `lag_s`: the longest time that a row of it can have waited to be read."""
         self._refresh_rows.inc(rows)
         self._refresh_seconds.observe(seconds)
         self._refresh_lag.set(max(0.0, lag_s))
 
     def webhook(self, status: str, seconds: float) -> None:
-        """One recorded webhook: `delivered` or `failed`."""
+        """Count one recorded webhook: `delivered` or `failed`."""
         self._webhooks.labels(status).inc()
         self._webhook_seconds.observe(max(0.0, seconds))
 
     def _known_gateway(self, gateway: str) -> str:
-        """The label for this gateway; a new gateway's series start at 0.
+        """Return the label for this gateway; a new gateway's series start at 0.
 
-        Beyond GATEWAYS_MAX all new ones share the label `other`, because each series is kept for ever.
+        Beyond GATEWAYS_MAX all new gateways share the label `other`, because each series is kept for ever.
         """
         known = gateway if gateway in self._gateways or len(self._gateways) < GATEWAYS_MAX else OTHERS
         if known not in self._gateways:

@@ -32,11 +32,14 @@ class Answered:
 
 
 class NoAnswer(Exception):
-    """There was no answer. The message is our own text: a library's text may quote a URL and so a password."""
+    """Raised when there was no answer.
+
+    The message is our own text: a library's text may quote a URL and so a password.
+    """
 
 
 def header_text(text: str) -> str:
-    """`text` unchanged if it is printable ASCII without a percent sign; else with the rest percent-encoded as UTF-8."""
+    """Return `text` unchanged if it is printable ASCII without a percent sign; else percent-encoded as UTF-8."""
     return quote(text, safe=_PLAIN)
 
 
@@ -87,7 +90,7 @@ class Outgoing:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """The machine's trusted certificates; loaded once, because loading is slow."""
+    """Return the machine's trusted certificates; they are loaded once, because loading is slow."""
     return ssl.create_default_context()
 
 
@@ -103,7 +106,7 @@ def _words(error: httpx.HTTPError) -> str:
 
 
 def _because(error: BaseException) -> str:
-    """The reason for a failed connection, found in the error's causes, in our own words; empty if there is none."""
+    """Return the reason for a failed connection in our own words, from the error's causes; empty if there is none."""
     behind: list[BaseException] = [error]
     while behind:
         one = behind.pop()

@@ -28,13 +28,16 @@ _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 
 
 def own_hint(code: str, hint: str) -> str:
-    """`hint`, or the service's own hint if `hint` names a fencehold command; empty if the service has none."""
+    """Return `hint`, or the service's own hint if `hint` names a fencehold command.
+
+    The result is empty if the service has no hint for this code.
+    """
     hint = hint.replace(*DOCTOR)
     return HINTS.get(code, "") if is_foreign(hint) else hint
 
 
 def own_text(text: str) -> str:
-    """The error text (code, message, hint) with fencehold's hint replaced by the service's."""
+    """Return the error text (code, message, hint) with fencehold's hint replaced by the service's."""
     text = text.replace(*DOCTOR)
     coded = CODED.match(text)
     if coded is None or coded[1] not in HINTS or not is_foreign(text):

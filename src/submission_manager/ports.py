@@ -33,16 +33,19 @@ class Submitted:
 
 
 class FitnessPort(Protocol):
-    """Whether an instance can do its work on these tables."""
+    """Answers whether an instance can do its work on these tables: their presence, its rights, their lease."""
 
     async def missing_tables(self, limit_s: float) -> list[str]:
-        """The service's own tables that are missing or old. Raises if the database does not exist."""
+        """Return the names of the service's own tables that are missing or old.
+
+        Raises if the database does not exist.
+        """
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        """The rights that the service needs and this user lacks, such as `INSERT on submission_attempts`."""
+        """Return the rights that the service needs and this user lacks, such as `INSERT on submission_attempts`."""
 
     async def owner(self, lease_name: str, limit_s: float) -> str:
-        """The name of the lease that these tables belong to; records `lease_name` as the owner if there is none."""
+        """Return the name of the lease that owns these tables; record `lease_name` as the owner if there is none."""
 
 
 class IntakePort(FitnessPort, Protocol):
@@ -53,17 +56,17 @@ class IntakePort(FitnessPort, Protocol):
         """
 
     async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
-        """The stored intent of this id if its target and payload are the same, else None. Stores nothing."""
+        """Return the stored intent of this id if its target and payload are the same, else None. Stores nothing."""
 
     async def read(self, intent_id: str, limit_s: float) -> Intent | None: ...
 
     async def history(self, intent_id: str, limit_s: float) -> tuple[Intent, list[Attempt]] | None: ...
 
     async def moved(self, intent_ids: Sequence[str], limit_s: float) -> list[str]:
-        """Those of these intents that were attempted or are over, read in one statement."""
+        """Return the ids of those of these intents that were attempted or are over, read in one statement."""
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
-        """How many intents of each target are pending; targets that have none are left out."""
+        """Return how many intents of each target are pending; targets that have none are left out."""
 
 
 # --- the schedule: the leader ---
@@ -75,10 +78,11 @@ Cursor = Any
 
 
 class Due(NamedTuple):
-    """One row of the schedule. `due_at` None: there is nothing more to do for this intent.
+    """One row of the schedule: an intent and when it is due.
 
-    `gateway_url` names the lane it runs in: a gateway that hangs blocks only its own lane. `deadline_at` is the
-    deadline of its contract: after it the intent is ended, whether or not its turn has come.
+    `due_at` None: there is nothing more to do for this intent. `gateway_url` names the intent's lane, the queue of one
+    gateway: a gateway that hangs blocks only its own lane. `deadline_at` is the deadline of the intent's contract:
+    after it the intent is ended, whether or not its turn has come.
     """
 
     intent_id: str
@@ -91,7 +95,7 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows in cursor order, the cursor after them, and the database's clock when they were read."""
+    """One page of the schedule: rows in cursor order, the cursor after them, and the database's clock when read."""
 
     rows: list[Due]
     cursor: Cursor
@@ -100,7 +104,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LeftOpen:
-    """Attempts that an earlier leader began and nobody recorded: their count, and the id and number of the first."""
+    """Attempts that an earlier leader began and nobody recorded.
+
+    It has their count, and the intent id and the number of the first.
+    """
 
     attempts: int
     first: list[tuple[str, int]]
@@ -114,16 +121,19 @@ class SchedulePort(Protocol):
         """
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        """The rows changed since `cursor`: a row may be repeated, but none is missed.
+        """Return a page of the rows changed since `cursor`: a row may be repeated, but none is missed.
 
-        If the page is full, there may be more: call again at once.
+        If the page is full, there may be more rows: call again at once.
         """
 
     async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
-        """The attempts that other terms began and nobody recorded; names at most `most` of them."""
+        """Return the attempts that other terms began and nobody recorded; names at most `most` of them."""
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
-        """Call `hint`, on the caller's event loop, when an intent was submitted. Only a hint: it may fail to come."""
+        """Call `hint`, on the caller's event loop, when an intent was submitted.
+
+        It is only a hint: the call may fail to come.
+        """
 
     async def listen(self, limit_s: float) -> bool:
         """Start to listen for submissions. Returns False if this database cannot notify."""
@@ -133,13 +143,16 @@ class SchedulePort(Protocol):
 
 
 def attempt_key(intent_id: str, attempt_number: int) -> str:
-    """The key by which the provider recognises this attempt."""
+    """Return the key by which the provider recognises this attempt."""
     return f"{intent_id}/{attempt_number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The start is recorded under this epoch; only now may the gateway be called. `key` is stable per attempt."""
+    """The result of a start that was recorded under this epoch; only now may the gateway be called.
+
+    `key` stays the same however often this attempt is sent.
+    """
 
     intent_id: str
     attempt_number: int
@@ -155,7 +168,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """No attempt is to be made: not due yet (`due_at` is set), over already, or just ended by this very call."""
+    """The result of a start if no attempt is to be made: not due yet (`due_at` is set), over already, or just ended."""
 
     status: Status | None  # None: there is no such intent
     due_at: dt.datetime | None = None
@@ -165,7 +178,7 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """An intent that reached its end in the transaction just committed."""
+    """An intent whose end was recorded in the transaction that was just committed."""
 
     intent: Intent
     webhook: Webhook | None
@@ -173,7 +186,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The intent after the outcome was recorded: pending again, due at `due_at`, or over."""
+    """The intent after an attempt's outcome was recorded: pending again, due at `due_at`, or over."""
 
     status: Status
     finished_at: dt.datetime
@@ -183,7 +196,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The result of ending intents: those ended just now, and those still pending. All others were over already."""
+    """The result of ending intents: those ended just now, and those still pending.
+
+    All other intents were over already.
+    """
 
     over: list[Over]
     pending: list[str]  # not past their deadline by the database's clock, or locked by somebody else
@@ -201,9 +217,9 @@ class AttemptPort(Protocol):
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         """Start an attempt, in one fenced transaction, if the intent is still pending and due by the database's clock.
 
-        An intent past its deadline becomes exhausted. A start of an earlier epoch that nobody recorded is recorded as
-        an attempt with error "outcome unknown", and the policy decides what follows. Otherwise the start marker is
-        written, and only then is the result Started.
+        Returns Started if the start was recorded, NotNow if no attempt is to be made. An intent past its deadline
+        becomes exhausted. If an earlier epoch started an attempt that nobody recorded, an attempt with error "outcome
+        unknown" is recorded for it, and the policy decides what follows.
         """
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
@@ -213,14 +229,14 @@ class AttemptPort(Protocol):
         """
 
     async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
-        """In one fenced transaction, end as exhausted those past their deadline by the database's clock.
+        """In one fenced transaction, end as exhausted those intents whose deadline has passed by the database's clock.
 
         Call it only for intents with no attempt under way. A start that an earlier leader left behind is recorded
         first, as an attempt with error "outcome unknown". Never waits for a row that another session has locked.
         """
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
-        """Ended intents whose webhook is neither delivered nor given up."""
+        """Return ended intents whose webhook is neither delivered nor given up."""
 
     async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
         """Count late intents. An intent is overdue when it has been due for `late_s`; reads at most `rows_max` rows."""

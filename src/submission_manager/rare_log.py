@@ -11,7 +11,7 @@ from fencehold import FactSink
 
 
 class RareLog:
-    """Logs one event, for each kind apart: at once, then one line per interval while more occur.
+    """Logs one event in few lines, for each kind of it apart: at once, then one line per interval while more occur.
 
     Each line has the counts since the line before, and the other fields of the newest occurrence. `close` logs what is
     left. For use on one event loop.
@@ -30,9 +30,9 @@ class RareLog:
             self._next(kind)
 
     def count(self, kind: str, counts: Mapping[str, int]) -> None:
-        """Add to the counts of this kind's next line. That line is logged only if `add` is called in its interval.
+        """Add to the counts of this kind's next line; do nothing if no interval of this kind is running.
 
-        Does nothing if no interval is running.
+        The line itself is logged only if `add` is called in its interval.
         """
         if kind in self._timers:
             self._counts.setdefault(kind, Counter()).update(counts)
@@ -50,7 +50,10 @@ class RareLog:
             self._timers.pop(kind, None)
 
     def _log(self, kind: str) -> bool:
-        """Log what has occurred since the line before. Returns False, and logs nothing, if nothing has."""
+        """Log what has occurred since the line before.
+
+        Returns True, or False if nothing has occurred: nothing is logged then.
+        """
         counts, newest = self._counts.pop(kind, Counter()), self._newest.pop(kind, None)
         if newest is not None:
             self._facts.fact(self._event, **self._line(kind, counts, newest))

@@ -121,7 +121,7 @@ _FIELD_OF = {one.name: _FIELD[one.kind].format(one.name) for one in SETTINGS} | 
 
 
 def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """Read each setting: the given value, else the variable, else the default.
+    """Read each setting and return all: the given value, else the variable, else the default.
 
     Raises one ConfigurationError that names every problem.
     """
@@ -140,7 +140,7 @@ def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, s
 
 
 def unknown_variables(environment: Iterable[str], others: Iterable[str] = ()) -> dict[str, str | None]:
-    """SM_* variables that are not settings, each with the most similar setting's variable, or None."""
+    """Return the SM_* variables that are not settings, each with the variable of the most similar setting, or None."""
     known = [one.variable for one in SETTINGS] + list(OTHER_VARIABLES)
     unknown = {name for name in environment if name.startswith("SM_")} - {*known, *others}
     return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in sorted(unknown)}
@@ -153,7 +153,10 @@ def _said(one: Setting, given: Mapping[str, Any], environment: Mapping[str, str]
 
 
 def _value(one: Setting, value: Any, problems: list[str]) -> Any:
-    """The checked value. Adds to `problems` and returns None if it is bad: then its relations are not checked."""
+    """Return the checked value of a setting. If it is bad, add to `problems` and return None.
+
+    A bad setting is not checked against other settings.
+    """
     what = f"{one.option} ({one.variable})"
     try:
         match one.kind:

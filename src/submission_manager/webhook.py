@@ -1,4 +1,4 @@
-"""Sends the webhook that an intent is over to its contract's receiver: signed, with limits; never raises."""
+"""Sends the webhook of an ended intent to its contract's receiver: signed, within limits; never raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ANSWER_BYTES_MAX = 4096  # only the status counts; the body is read so that the 
 
 
 class WebhookClient:
-    """Implements WebhookPort. Secrets are read from the environment when they are used, and appear in no error."""
+    """Sends webhooks (WebhookPort).
+
+    Secrets are read from the environment when they are used, and appear in no error.
+    """
 
     def __init__(self, outgoing: Outgoing, environment: Mapping[str, str] | None = None) -> None:
         self._outgoing = outgoing
@@ -59,7 +62,7 @@ class WebhookClient:
 
 
 def body_of(intent: Intent) -> bytes:
-    """The webhook's body: the same bytes each time it is sent, because its time is when the intent ended."""
+    """Return the webhook's body: the same bytes each time it is sent, because its time is when the intent ended."""
     ended_at = intent.completed_at and intent.completed_at.astimezone(dt.UTC)
     told = {
         "intentId": intent.intent_id, "submissionTarget": intent.submission_target,

@@ -81,7 +81,10 @@ def cli(context: click.Context, dsn: str | None, table: str | None, output: str 
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """Run the command line; returns the exit code. Prints a failure as one message with code and hint, on stderr."""
+    """Run the command line and return the exit code.
+
+    An error is printed on stderr as one message with code and hint.
+    """
     return executed(cli, arguments, "fencehold", lambda error: _failed(error, _wants_json(arguments)))
 
 
@@ -94,7 +97,10 @@ def _failed(error: Exception, as_json: bool) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether JSON was asked for, even if the command line is invalid. Ignores what follows `--`: it is CMD's."""
+    """Return whether JSON output was asked for, even if the command line is invalid.
+
+    What follows `--` is ignored: it belongs to the command that the user runs.
+    """
     ours = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
     joined = {"-ojson", "--output=json"} & set(ours)
     return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in itertools.pairwise(ours))

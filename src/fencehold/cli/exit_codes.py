@@ -29,7 +29,7 @@ def of_error(error: FenceholdError) -> int:
 
 
 class Refused(FenceholdError):
-    """The command's own refusal, with its exit code."""
+    """The error of a command that refuses to go on by itself; it has the exit code to use."""
 
     def __init__(self, message: str, *, code: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint=hint, code=code)

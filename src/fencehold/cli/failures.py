@@ -28,15 +28,18 @@ def steady_streams() -> None:
 
 
 def is_bare(error: Exception) -> TypeGuard[click.UsageError]:
-    """Whether a group was called without a command; the error's message is then the group's help.
+    """Return whether a group was called without a command: the error's message is then the group's help.
 
-    Compares the name, because older versions of click do not have this error.
+    This compares the class name, because older versions of click do not have this error.
     """
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
 def _parsed_for(error: click.UsageError) -> click.Context | None:
-    """The command whose options were being read: click does not note it where an option lacks its value."""
+    """Return the command whose options were being read when the error came; None if that is not known.
+
+    click does not note the command in the error if an option lacks its value.
+    """
     contexts = [frame.f_locals.get("ctx") for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next((one for one in reversed(contexts) if isinstance(one, click.Context)), None)
 
@@ -53,8 +56,9 @@ def execute(
 ) -> int:
     """Run the command line and return the exit code, never with a traceback; 0 if the command returns no number.
 
-    An error is one message with code and hint on stderr, without passwords. `hint_for` gets both and returns the hint
-    to print: for a program whose own commands help where an error names those of `fencehold`.
+    An error is printed as one message with code and hint on stderr, without passwords. `hint_for` gets the error's code
+    and hint and returns the hint to print: for a program whose own commands help where an error names those of
+    `fencehold`.
     """
     return executed(command, arguments, program, lambda error: _told(as_ours(error, program), program, hint_for))
 

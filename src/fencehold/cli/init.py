@@ -26,7 +26,7 @@ Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 
 
 class Heard:
-    """A sink that prints at once what `init` waits for."""
+    """A sink for facts that prints at once what `init` waits for."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -73,7 +73,10 @@ async def _there(store: Store) -> TablesMade:
 
 
 async def _init(store: Store, told: set[str], with_items: bool) -> tuple[list[str], TablesMade]:
-    """Create or upgrade the tables. Returns the steps applied, and the tables there are now beside the leases."""
+    """Create or upgrade the tables.
+
+    Returns the steps applied, and the tables that exist now beside that of the leases.
+    """
     async with store:
         there = await _there(store)
         for name in there.outboxes:

@@ -45,7 +45,7 @@ def without_secrets(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` without passwords and terminal control characters."""
+    """Return `text` without passwords and terminal control characters."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in without_secrets(text))
 
 
@@ -83,7 +83,10 @@ def _forget_stdout() -> None:
 
 
 class Screen:
-    """Results go to stdout; progress and errors to stderr, which with `-o json` carries one error object at most."""
+    """Prints a command's results to stdout, its progress and errors to stderr.
+
+    With `-o json`, stderr carries one error object at most.
+    """
 
     def __init__(self, output: str) -> None:
         self.is_json = output == "json"
@@ -137,7 +140,10 @@ class Screen:
             print(f"fencehold: {clean(text)}", file=sys.stderr, flush=True)
 
     def error(self, error: FenceholdError, **more: str | None) -> None:
-        """Print an error to stderr. `more`: further fields of the JSON object; None is left out."""
+        """Print an error to stderr.
+
+        `more`: further fields of the JSON object; a field with the value None is left out.
+        """
         if self.is_json:
             body = {"code": error.code, "message": clean(error.message), "hint": clean(error.hint)}
             body |= {key: value for key, value in more.items() if value is not None}
@@ -153,7 +159,7 @@ def _cleaned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as text with aligned columns, by the width of each character on a terminal, two blanks apart."""
+    """Return the rows as text with aligned columns, two blanks apart, by the width of each character on a terminal."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(cell_len(row[n]) for row in cells) for n in range(len(cells[0]))]
     return "\n".join(
@@ -166,7 +172,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def span(seconds: float) -> str:
-    """A readable duration. A negative one becomes 0, because two readings of a clock may differ a little."""
+    """Return a readable duration. A negative one becomes 0, because two readings of a clock may differ a little."""
     seconds = max(0.0, seconds)
     if seconds < 120:
         return f"{seconds:.1f} s"
@@ -179,19 +185,19 @@ def span(seconds: float) -> str:
 
 
 def moment(when: dt.datetime) -> str:
-    """The time in UTC, to the millisecond, as stored."""
+    """Return the time in UTC, to the millisecond, as the database stores it."""
     return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
 def second(when: dt.datetime) -> str:
-    """The time in UTC, to the second, for lists."""
+    """Return the time in UTC, to the second, for lists."""
     return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def log_to_stderr(*, as_json: bool, without: Collection[str] = ()) -> None:
-    """Set up the root logger, so that the user's handlers log in the same format. Keeps a setup that is there already.
+    """Set up the root logger, so that the user's handlers log in the same format. Does nothing if it is set up already.
 
-    `without`: events of the library to leave out, because the command prints them itself.
+    `without`: facts of the library to leave out, because the command prints them itself.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: getattr(record, "event", None) not in without)
@@ -200,7 +206,7 @@ def log_to_stderr(*, as_json: bool, without: Collection[str] = ()) -> None:
 
 
 class TextLines(logging.Formatter):
-    """Formats a record as text, without passwords and terminal control characters, wherever the message is from."""
+    """Formats a log record as text, without passwords and terminal control characters, whoever logged it."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = clean(f"{_at(record)} {record.levelname:<7} {record.getMessage()}")

@@ -30,14 +30,14 @@ SILENT_FOR_S = 3.0
 
 @dataclass(frozen=True)
 class Setup:
-    """The shared options, from the command line and the environment."""
+    """The options that all commands share, as given on the command line and in the environment."""
 
     given_dsn: str | None = None
     given_table: str | None = None
     output: str = "table"
 
     def over(self, dsn: str | None, table: str | None, output: str | None) -> Setup:
-        """A setup in which the options after the command's name override those before it."""
+        """Return a setup in which the given options, from after the command's name, override those before it."""
         return Setup(
             self.given_dsn if dsn is None else dsn, self.given_table if table is None else table, output or self.output
         )
@@ -52,7 +52,7 @@ class Setup:
 
     @property
     def dsn_or_none(self) -> str | None:
-        """The database's URL; None if none was named.
+        """Return the database's URL; None if none was named.
 
         Raises ConfigurationError if --dsn is empty: using the environment variable instead could be another database.
         """
@@ -86,7 +86,10 @@ class Setup:
         return dsn
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
-        """A store for one short command: it tries an unreachable database once. Without `facts` nothing is logged."""
+        """Return a store for one short command: it tries an unreachable database once.
+
+        Without `facts` nothing is logged.
+        """
         return fencehold.connect(self.dsn, table=self.table, facts=facts or UNHEARD, open_timeout=0)
 
     def say_silent(self) -> None:
@@ -94,7 +97,7 @@ class Setup:
         self.screen.say(f"no answer from {label(self.dsn)} yet; it is asked for at most {OPEN_LIMIT_S:.0f} s")
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
-        """A store for a long-running command: it waits for an unreachable database, and reports that to `facts`."""
+        """Return a store for a long command: it waits for an unreachable database, and reports that to `facts`."""
         asked: Any = os.environ.get(VARIABLES.durable) or None
         without: Any = os.environ.get(VARIABLES.without_standby) or None
         if durable(asked, without, VARIABLES) is not None and scheme(self.dsn) in NO_STANDBY_OF_ITS_OWN:
@@ -103,7 +106,7 @@ class Setup:
 
 
 def options(command: F) -> F:
-    """Add --dsn, --table and -o to a command."""
+    """Return the command with the options --dsn, --table and -o added."""
     dsn = click.option(
         "--dsn", metavar="URL", default=None,
         help=f"The database. Prefer the variable {DSN_VARIABLE}: what stands here is visible in the process list.",
@@ -117,7 +120,10 @@ def options(command: F) -> F:
 
 
 def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the shared options to a command and pass them to it, merged, as its first argument."""
+    """Return the command with the shared options added; it gets them as a Setup in its first argument.
+
+    Options after the command's name override those before it.
+    """
 
     @functools.wraps(command)
     def merged(*args: Any, dsn: str | None, table: str | None, output: str | None, **kwargs: Any) -> Any:
@@ -139,7 +145,10 @@ def with_store(setup: Setup, call: Callable[[fencehold.Store], Awaitable[T]], fa
 
 
 def finish(setup: Setup, store: fencehold.Store, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end; Ctrl-C cancels it. Prints a message if `store` has not opened after a few seconds."""
+    """Run `work` to its end and return its result; Ctrl-C cancels it.
+
+    Prints a message if `store` has not opened after a few seconds.
+    """
     return asyncio.run(_spoken_of(setup, store, work))
 
 

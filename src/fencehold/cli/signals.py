@@ -1,6 +1,7 @@
-"""Signals: `fencehold run` passes them on to its command; before that they end the waiting.
+"""Signals for commands: passing them on to the command of `fencehold run`, and cancelling work at the first one.
 
-At a signal `demo` and `verify` clean up. What a worker does at a signal is in worker/service.py.
+`fencehold run` passes signals on to its command; before the command runs, a signal ends the waiting. `demo` and
+`verify` clean up at a signal. What a worker does at a signal is in worker/service.py.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class SignalForwarding:
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Print nothing; the default for `say`."""
 
 
 async def interruptible(
     work: Coroutine[Any, Any, T], signals: Iterable[signal.Signals], say: Callable[[str], None] = silent
 ) -> T | int:
-    """The result of `work`, or 128 + n if signal n ended it: the first one cancels it, and it cleans up.
+    """Return the result of `work`, or 128 + n if signal n ended it: the first signal cancels `work`, which cleans up.
 
     Further signals change nothing: the cleanup has its own time limit.
     """

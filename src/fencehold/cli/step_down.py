@@ -34,7 +34,7 @@ Exit codes: 0 that term has ended (or nobody held the lease), 1 no such lease,
 
 @dataclass(frozen=True)
 class HandOver:
-    """The result: the lease that was asked to step down, and the lease now."""
+    """The result of `step-down`: the lease that was asked to step down, and the lease as it is now."""
 
     asked: Lease | None
     now: Lease

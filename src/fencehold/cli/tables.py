@@ -48,7 +48,7 @@ def show_fields(console: Console, fields: Rows) -> None:
 
 
 def _without(left_out: Sequence[str], columns: Sequence[str], rows: Rows) -> Rows:
-    """The remaining columns as the first row, then their rows."""
+    """Return the names of the remaining columns as the first row, then the rows without the columns left out."""
     kept = [n for n, column in enumerate(columns) if column not in left_out]
     return [[row[n] for n in kept] for row in (columns, *rows)]
 
@@ -66,7 +66,7 @@ def _is_on_one_line(rows: Rows, width: int) -> bool:
 
 
 def fitted(rows: Rows, room: int) -> list[int]:
-    """The width of each column so that no word is broken; empty if there is not enough room."""
+    """Return the width of each column so that no word is broken; empty if there is not enough room."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     least = [max(cell_len(word) for cell in column for word in (*cell.split(), "")) for column in columns]

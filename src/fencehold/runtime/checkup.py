@@ -1,4 +1,4 @@
-"""What can be asked of an open store about its own health; for `fencehold doctor`, and for programs that look ahead."""
+"""Questions about the health of an open store, for `fencehold doctor` and for programs that check before they start."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ T = TypeVar("T")
 
 
 class StoreCheckup:
-    """Answers questions about an open store.
+    """Answers questions about the health of an open store.
 
-    They change nothing, and raise FenceholdError if the store does not answer.
+    The questions change nothing in the database. Every method raises FenceholdError if the store does not answer.
     """
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     async def try_write(self) -> str | None:
-        """Acquire a lease and roll it back. Raises the error that keeps this process from writing.
+        """Acquire a lease and roll that back, as a test. Raises the error that keeps this process from writing.
 
-        Returns None, or in words why no write was tried: not every store can roll one back.
+        Returns None if the write worked. Returns a sentence that says why none was tried if this kind of store cannot
+        roll a write back.
         """
         return await self._on_keeper(lambda backend: backend.checkup.try_write(LIMIT_S))
 
     async def conditions(self) -> list[Condition]:
-        """Settings that matter for leases, each with what was found."""
+        """Return the settings of the database that matter for leases, each with the value that was found."""
         return await self._on_keeper(lambda backend: backend.checkup.conditions(LIMIT_S))
 
     async def tables_made(self) -> TablesMade:
@@ -49,18 +50,25 @@ class StoreCheckup:
         return await self._on_keeper(lambda backend: backend.checkup.tables_made(LIMIT_S))
 
     async def faults(self, outboxes: Sequence[str]) -> Mapping[str, ConfigurationError | None]:
-        """Return, for the tables of leases, of items and of each outbox, why they cannot be used.
+        """Return why tables cannot be used: for those of the leases, of the items and of each outbox.
 
-        That is an error with advice, or None if they can be used.
+        The keys are LEASES, ITEMS and the outboxes' names. The value is an error with advice, or None if the tables can
+        be used.
         """
         return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S), lambda error: error)
 
     async def missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
-        """What `init` would make of the tables of leases, of items and of each outbox, by name."""
+        """Return the names of what `init` would make, for the tables of the leases, of the items and of each outbox.
+
+        The keys are LEASES, ITEMS and the outboxes' names. A list is empty if nothing is missing.
+        """
         return await self._of_tables(outboxes, lambda tables: tables.missing(LIMIT_S), lambda _: [])
 
     async def rights_missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
-        """What this role lacks on the tables of leases, of items and of each outbox."""
+        """Return the rights that this database user lacks on the tables of the leases, of the items and of each outbox.
+
+        The keys are LEASES, ITEMS and the outboxes' names. A list is empty if no right is missing.
+        """
         return await self._of_tables(outboxes, lambda tables: tables.rights_missing(LIMIT_S), lambda _: [])
 
     async def _of_tables(
@@ -69,9 +77,9 @@ class StoreCheckup:
         ask: Callable[[SchemaPort], Coroutine[Any, Any, T]],
         without: Callable[[ConfigurationError], T],
     ) -> dict[str, T]:
-        """Ask the tables of leases, of items and of each outbox.
+        """Call `ask` for the tables of the leases, of the items and of each outbox; return the answers by these names.
 
-        `without` gives the answer for tables that this kind of database cannot have at all.
+        `without` returns the answer for tables that this kind of database cannot have at all.
         """
 
         async def asked(backend: Backend) -> dict[str, T]:

@@ -33,7 +33,7 @@ Make = Callable[[Backend], Events | ItemStore]
 
 
 class StoreContext:
-    """Made once per store and given to each of its parts: none of them knows the store itself.
+    """What all parts of one store share. It is made once per store and given to each part in place of the store itself.
 
     `keeper` and `keeper_loop` raise ConfigurationError (`store_closed`) while the store is not open.
     """
@@ -59,14 +59,14 @@ class StoreContext:
         self._opened = None
 
     def check_open(self) -> tuple[KeeperServices, KeeperLoop]:
-        """The keeper and its loop. Raises ConfigurationError (`store_closed`) unless the store is open."""
+        """Return the keeper and its loop. Raises ConfigurationError (`store_closed`) unless the store is open."""
         if self._opened is None:
             raise store_closed()
         return self._opened
 
     @property
     def keeper(self) -> KeeperServices:
-        """Renews and watches the leases of this store; used on `keeper_loop` only."""
+        """The keeper and the watch of this store's leases; use them on `keeper_loop` only."""
         return self.check_open()[0]
 
     @property
@@ -82,7 +82,10 @@ class StoreContext:
 
 
 class KeeperServices:
-    """The keeper and the watch of one store, which run together; built and used on the keeper's loop only."""
+    """The keeper and the watch of one store, which run together; made and used on the keeper's loop only.
+
+    The keeper renews the leases that this process holds; the watch reads leases that others hold.
+    """
 
     def __init__(self, backend: Backend, clock: Clock, facts: StoreFacts) -> None:
         self.backend = backend
@@ -101,14 +104,17 @@ class KeeperServices:
         self._tasks = [asyncio.create_task(lasting(run, self._facts)) for run in parts]
 
     async def listen(self) -> None:
-        """Start to listen for hints. Only leaders, followers and observers need them; a one-off command does not."""
+        """Start to listen for hints: notifications of the database that a lease has changed, which may fail to come.
+
+        Only leaders, followers and observers need hints; a command that runs once does not.
+        """
         if not self._listening:
             self._listening = True
             with suppress(FenceholdError):  # it is for hints only; every later connection tries again
                 await self.backend.wakeup.listen(LISTEN_LIMIT_S)
 
     async def give_up(self) -> None:
-        """The caller of `open` was cancelled: close, or make `open` fail if it is still running."""
+        """Undo `open`, because its caller was cancelled: close the services, or make a running `open` fail."""
         self._is_unwanted = True
         if self._tasks:
             await self.close()
@@ -123,10 +129,10 @@ class KeeperServices:
 
 
 class FirstUse:
-    """Makes the tables of what is declared after `store.init()` was called, before its first statement.
+    """Makes the tables of an outbox or of the items at first use, if they were declared after `store.init()`.
 
-    They are made on a connection of the store's own, never in a transaction of the caller's. If `store.init()` was
-    never called, no tables are looked for and none are made.
+    The tables are made on a connection of the store's own, never in a transaction of the caller's. If `store.init()`
+    was never called, no tables are looked for and none are made.
     """
 
     def __init__(self, store: StoreContext) -> None:
@@ -136,7 +142,7 @@ class FirstUse:
         self._turns: dict[str, asyncio.Lock] = {}  # touched on the keeper's loop only
 
     def begin(self, made: Iterable[str]) -> None:
-        """Record that `store.init()` has been called, and that these have their tables."""
+        """Record that `store.init()` has been called, and that the outboxes and items in `made` have their tables."""
         self._is_on = True
         self._ready |= set(made)
 
@@ -144,10 +150,10 @@ class FirstUse:
         self._ready.add(name)
 
     async def outbox(self, name: str, *, in_tx: bool = False) -> None:
-        """Make this outbox's tables if that has to be done.
+        """Make this outbox's tables, if `store.init()` was called before the outbox was declared; else do nothing.
 
-        `in_tx`: a transaction of the caller's is open. If that keeps the tables from being made, this soon raises
-        Unavailable (busy).
+        `in_tx`: a transaction of the caller's is open. If that transaction blocks the making of the tables, this raises
+        Unavailable (`busy`) within IN_TX_LIMIT_S.
         """
         if not self._is_due(name):
             return
@@ -170,7 +176,10 @@ class FirstUse:
         await keeper_loop.begin(self._in_turn(name, make, keeper.backend, limit_s))
 
     async def _in_turn(self, name: str, make: Make, backend: Backend, limit_s: float) -> None:
-        """Make the tables, for one caller at a time; on the keeper's loop."""
+        """Make the tables if they are not there yet; callers wait for each other. Runs on the keeper's loop.
+
+        Raises Unavailable (`busy`) if another caller is still making them after `limit_s`.
+        """
         turn = self._turns.setdefault(name, asyncio.Lock())
         try:
             async with TimeLimit(limit_s):

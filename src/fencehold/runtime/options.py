@@ -1,6 +1,6 @@
-"""The keyword arguments that several calls share, so that an editor knows them where they are passed on.
+"""Types of the keyword arguments that several calls share, so that an editor knows them where they are passed on.
 
-Each class has the names and types of one call's arguments; a test compares them with the call.
+Each class has the names and types of one call's arguments; a test compares the class with the call.
 """
 
 from __future__ import annotations

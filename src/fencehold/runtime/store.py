@@ -47,7 +47,10 @@ T = TypeVar("T")
 
 
 class Store(AsyncBlock, NotAwaited):
-    """Closing the store gives back every lease that it holds. Use it with `async with`, or `open()` and `close()`."""
+    """A connected database, from which leaders, outboxes and items are made.
+
+    Use it with `async with`, or `open` and `close`. Closing the store gives back every lease that it holds.
+    """
 
     def __init__(
         self,
@@ -78,15 +81,15 @@ class Store(AsyncBlock, NotAwaited):
 
     @property
     def is_open(self) -> bool:
-        """True from `open` to `close`. The database may not answer at this moment all the same."""
+        """True from `open` to `close`, even while the database does not answer."""
         return self._context.is_open
 
     async def open(self, timeout_s: float | None = None) -> Self:
-        """Connect. While the database is away it waits, and logs that within 5 s and then once a minute.
+        """Connect, and return this store.
 
-        Raises ConfigurationError at once when waiting cannot help: a refused login, a missing database. Raises
-        Unavailable or Uncertain only when `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after
-        the first try).
+        While the database is away it waits, and logs that within 5 s, then once a minute. Raises ConfigurationError at
+        once when waiting cannot help: a refused login, a missing database. Raises Unavailable or Uncertain only when
+        `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after the first try).
         """
         limit_s = self._open_timeout_s if timeout_s is None else timeout_s
         async with self._opening:  # of two concurrent calls the second finds it open
@@ -101,7 +104,10 @@ class Store(AsyncBlock, NotAwaited):
         return self
 
     async def _open(self, limit_s: float | None, made: list[KeeperServices]) -> KeeperServices:
-        """Connect, on the keeper's loop. The services are also put into `made`, for a caller that is cancelled."""
+        """Connect, on the keeper's loop, and return the services.
+
+        They are also put into `made`, so that a caller that is cancelled can close them.
+        """
         context = self._context
         keeper = KeeperServices(context.make_backend(), context.clock, context.facts)
         made.append(keeper)
@@ -117,7 +123,7 @@ class Store(AsyncBlock, NotAwaited):
     async def close(self) -> None:
         """Stop all that runs, give back every lease and item, disconnect. Idempotent.
 
-        If the caller is cancelled, this no longer waits for what runs, and disconnects in the background.
+        If the caller is cancelled, the store no longer waits for what runs, and disconnects in the background.
         """
         if self._thread is None:
             return
@@ -165,8 +171,8 @@ class Store(AsyncBlock, NotAwaited):
     async def init(self) -> list[str]:
         """Create or upgrade the tables of leases, and of every outbox and the items declared on this store so far.
 
-        Safe to repeat, and to call in several processes at once. Tables of what is declared later are made at its first
-        use on this store. Returns the steps applied by this call.
+        This is safe to repeat, and to call in several processes at once. Tables of what is declared later are made at
+        its first use on this store. Returns the steps applied by this call.
         """
         backend, keeper_loop = self._context.keeper.backend, self._context.keeper_loop
         outboxes, has_items = list(self._outboxes.values()), self._has_items
@@ -179,9 +185,9 @@ class Store(AsyncBlock, NotAwaited):
         return steps
 
     async def missing(self) -> list[str]:
-        """List what `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
+        """Return the names of what `init` would make now, such as `fencehold_leases.lease_id`; empty if all is there.
 
-        Changes nothing, and needs no right to make tables.
+        This changes nothing, and needs no right to make tables.
         """
         declared = [LEASES, *([ITEMS] if self._has_items else []), *self._outboxes]
         found = await self.checkup.missing(list(self._outboxes))
@@ -191,7 +197,10 @@ class Store(AsyncBlock, NotAwaited):
         self._context.facts.schema_waiting(detail=what)
 
     async def _init_items(self, backend: Backend) -> list[str]:
-        """Make the items' tables, on the keeper's loop. All kinds share their tables, so any kind will do."""
+        """Make the items' tables, on the keeper's loop, and return the steps applied.
+
+        All kinds of items share these tables.
+        """
         items = items_of(backend, ANY_KIND)
         try:
             return await items.schema.init(INIT_LIMIT_S, self._waits)
@@ -268,7 +277,7 @@ class Store(AsyncBlock, NotAwaited):
         release_on_stop: bool = True,
         retry_strategy: RetryStrategy | None = None,
     ) -> Leader:
-        """Return a candidate for the lease `name`.
+        """Return a candidate for the lease `name`, not yet started.
 
         Raises ConfigurationError for a wrong setting, before anything is sent. Also raises it (`duplicate_holder`) if
         this store has a candidate for this lease and this `holder_id` already.
@@ -316,7 +325,7 @@ class Store(AsyncBlock, NotAwaited):
         until: Callable[[], Coroutine[Any, Any, object]] | None,
         **settings: Unpack[LeaderOptions],
     ) -> LeaderJob:
-        """Make the LeaderJob of `run_as_leader`; `fencehold.sync` runs its steps in another way."""
+        """Make the LeaderJob that runs the steps of `run_as_leader`; `fencehold.sync` runs the steps in another way."""
         self._context.check_open()
         leader = self.leader(name, **settings)
         job = LeaderJob(leader, self._context, backoff, until)
@@ -325,7 +334,7 @@ class Store(AsyncBlock, NotAwaited):
 
 
 def try_limits_s(limit_s: float | None) -> Iterator[float]:
-    """Yield the limit of each try to open, within `limit_s` (0: there is one try).
+    """Yield the time limit of each try to open the store, all within `limit_s` (0: there is one try).
 
     The first limit is short; the others are long enough for a server that is only slow.
     """

@@ -1,4 +1,4 @@
-"""The same classes for programs without an event loop: `with` instead of `async with`, and calls that block.
+"""The classes of fencehold for programs without an event loop: `with` instead of `async with`, and calls that block.
 
 Background threads renew the lease. Two things are not possible without an event loop: a body is not cancelled when its
 term ends, and a program that hangs is not detected. So check `term.is_valid` (or call `term.check()`) often, and write

@@ -38,9 +38,9 @@ class BackgroundLoop:
         return self.run(called())
 
     def run_unless(self, stuck: concurrent.futures.Future[T], work: Coroutine[Any, Any, T], grace_s: float) -> T:
-        """Like `run`, but raise the error of `stuck` if the work is not done `grace_s` after `stuck` got it.
+        """Run `work` like `run`, but raise the error of `stuck` if `work` is not done `grace_s` after that error came.
 
-        The loop may be blocked then, so that the work would never end.
+        The event loop may be blocked then, so that `work` would never end.
         """
         future = self._begun(work)
         try:
@@ -52,7 +52,10 @@ class BackgroundLoop:
         return self._result(future) if done else stuck.result()
 
     def run_within(self, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Like `run`, but raise Unavailable (`loop_blocked`) after `limit_s`, because a blocked loop never answers."""
+        """Run `work` and return its result.
+
+        Raises Unavailable (`loop_blocked`) if the loop is blocked for `limit_s`.
+        """
         future = self._begun(work)
         if not concurrent.futures.wait([future], timeout=limit_s).done:
             future.cancel()
@@ -86,7 +89,7 @@ class BackgroundLoop:
 
     @property
     def is_stopped(self) -> bool:
-        """True once `stop` was called; also in a forked child, which does not have the thread."""
+        """True once `stop` was called; also True in a forked child, which does not have the loop's thread."""
         return self._is_stopping or self._generation != fork_generation()
 
     def stop(self) -> None:

@@ -17,10 +17,10 @@ RUNS_ON = "a thread cannot be stopped, so later callbacks may run beside it"
 
 
 def on_thread(fn: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """Wrap `fn` in a coroutine function of the same name that runs it on a thread.
+    """Return a coroutine function of the same name as `fn` that runs `fn` on a thread and waits for it.
 
-    If that is cancelled after the thread has begun, it raises RunsOn, because a thread cannot be stopped. If the thread
-    has not begun, it never will.
+    If the coroutine is cancelled after the thread has begun, it raises RunsOn, because a thread cannot be stopped. If
+    the thread has not begun, `fn` is never called.
     """
 
     async def run(*args: Any) -> None:
@@ -43,7 +43,7 @@ def on_thread(fn: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, No
 
 
 class OnThreads(Callbacks):
-    """Registers callbacks that run on threads: they may block and may call the leader."""
+    """Registers plain functions as callbacks that run on threads: such a callback may block and may call the leader."""
 
     def __init__(self, inner: Callbacks) -> None:
         self._inner = inner
@@ -63,29 +63,29 @@ class PlainRegisters:
     _callbacks: Callbacks
 
     def on_acquired(self, fn: C) -> C:
-        """Called when this process becomes the leader."""
+        """Register a callback, called without arguments when this process becomes the leader."""
         return self._callbacks.add(Emit.ACQUIRED.value, fn)
 
     def on_released(self, fn: C) -> C:
-        """Called when this process has given leadership up itself and the store has confirmed it."""
+        """Register a callback, called when this process has given up leadership and the store has confirmed that."""
         return self._callbacks.add(Emit.RELEASED.value, fn)
 
     def on_lost(self, fn: C) -> C:
-        """Called when this process has lost leadership, or can no longer prove it."""
+        """Register a callback, called when this process has lost its leadership, or can no longer prove it."""
         return self._callbacks.add(Emit.LOST.value, fn)
 
     def on_acquire_failed(self, fn: C) -> C:
-        """Called when an attempt was refused because another holder leads."""
+        """Register a callback, called when an attempt to become the leader was refused because another holder leads."""
         return self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
 
     def on_state_change(self, fn: S) -> S:
-        """Called with the old and the new state, before the other callbacks of that transition."""
+        """Register a callback, called with the old and the new state, before the other callbacks of that transition."""
         return self._callbacks.add(STATE_CHANGE, fn)
 
     def on_error(self, fn: E) -> E:
-        """Called with the error when the store fails, or when another callback raises or takes too long."""
+        """Register a callback, called with the error when the store fails, or a callback raises or takes too long."""
         return self._callbacks.add(Emit.ERROR.value, fn)
 
     def on_stopped(self, fn: C) -> C:
-        """Called when the lifecycle has ended; no callback follows."""
+        """Register a callback, called when this leader or lock has stopped; no other callback follows."""
         return self._callbacks.add(Emit.STOPPED.value, fn)

@@ -21,11 +21,12 @@ from fencehold.sync.callbacks import OnThreads, PlainRegisters
 
 
 class Term(PlainBlock, _term.TermFields):
-    """The term is valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
+    """One term of a leader, from the store's grant of the lease to its end.
 
-    `with term:` suppresses a LeaseLost of this same term, and nothing else. It cannot cancel its body when the term
-    ends. If the term is over already, the body does not run: the block raises LeaseLost, or, in a loop over
-    `leader.terms()`, waits for the next term.
+    The term is valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O. `with
+    term:` suppresses a LeaseLost of this same term, and nothing else. It cannot cancel its body when the term ends. If
+    the term is over already, the body does not run: the block raises LeaseLost, or, in a loop over `leader.terms()`,
+    waits for the next term.
     """
 
     def __init__(self, loop: BackgroundLoop, term: _term.Term) -> None:
@@ -34,7 +35,7 @@ class Term(PlainBlock, _term.TermFields):
     if not TYPE_CHECKING:  # hidden from type checkers, which would accept every misspelt name
 
         def __getattr__(self, name: str) -> Any:
-            """Any other attribute, taken from the async term."""
+            """Return an attribute of the async term, for every name that this class does not define."""
             return getattr(self._term, name)
 
     @property
@@ -42,13 +43,17 @@ class Term(PlainBlock, _term.TermFields):
         return self._term._held
 
     def guard(self) -> _term.Guard:
-        """A condition that makes one statement a fenced write; see Guard. Raises LeaseLost if the term is over."""
+        """Return a condition that makes one statement a fenced write; see Guard.
+
+        Raises LeaseLost if the term is over.
+        """
         return self._term.guard()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """A fenced transaction in the calling thread: it commits only while this epoch holds.
+        """Return a fenced transaction in the calling thread: it commits only while this epoch holds.
 
-        While it is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the term is over.
+        While the transaction is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the
+        term is over.
         """
         return self._term._transaction_sync()
 
@@ -75,10 +80,11 @@ class Term(PlainBlock, _term.TermFields):
 
 
 class Leader(PlainBlock, PlainRegisters):
-    """At most one holder of this name has a valid term at any time; each term has a higher epoch than all before.
+    """Seeks one lease and holds it, as one candidate of many; made by `store.leader(...)`.
 
-    Callbacks run in order on background threads. A thread cannot be stopped: a callback that takes too long (10 s, or
-    1 s once its term is over) continues while later callbacks run. `on_error` gets an error that names it.
+    At most one holder of this name has a valid term at any time; each term has a higher epoch than all before.
+    Callbacks run in order on background threads. A thread cannot be stopped: a callback that takes too long (10 s, or 1
+    s once its term is over) continues while later callbacks run. `on_error` gets an error that names that callback.
     """
 
     def __init__(self, loop: BackgroundLoop, leader: _leader.Leader) -> None:
@@ -104,16 +110,16 @@ class Leader(PlainBlock, PlainRegisters):
 
     @property
     def term(self) -> Term | None:
-        """The current term, while it is valid."""
+        """The current term; None while this process does not lead."""
         term = self._leader.term
         return Term(self._loop, term) if term is not None else None
 
     def start(self) -> None:
         """Start to follow the lease and to try to acquire it. Idempotent.
 
-        Returns when the first attempt has ended, or after 5 s. If the store is away, attempts go on in the background.
-        Raises ConfigurationError when waiting cannot help: a missing table or right, a refused login. Once the store
-        has answered, such an error is logged and retried like an outage.
+        Returns when the first attempt has ended, or after 5 s. If the store does not answer, attempts go on in the
+        background. Raises ConfigurationError when waiting cannot help: a missing table or right, a refused login. Once
+        the store has answered, such an error is logged and retried like an outage.
         """
         self._loop.run(self._leader.start())
 
@@ -121,8 +127,8 @@ class Leader(PlainBlock, PlainRegisters):
         """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
 
         If the store did not confirm the release in time, `on_lost` and `on_error` are called, not `on_released`.
-        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s;
-        10 s without a timeout): then the remaining callbacks are cancelled.
+        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s; 10
+        s without a timeout): the remaining callbacks are cancelled at that moment.
         """
         if not self._loop.is_stopped:
             self._loop.run(self._leader.shutdown(timeout_s))
@@ -136,19 +142,20 @@ class Leader(PlainBlock, PlainRegisters):
         self._loop.run(self._leader.step_down(timeout_s))
 
     def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
+        """Wait until this process leads and `on_acquired` has run. Returns True then, False on timeout or once stopped.
 
-        True is returned only while this process leads. Once stopped, it returns after `on_lost`, `on_error` and
-        `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
-        wait for them. Before `start()` it also waits for the start. Raises ConfigurationError if the leader stopped
-        because of one at first contact.
+        True is returned only while this process leads. If the leader has stopped, this returns after `on_lost`,
+        `on_error` and `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback
+        it does not wait for callbacks. Before `start()` it also waits for the start. Raises ConfigurationError if such
+        an error stopped the leader before the store had ever answered.
         """
         return self._loop.run(self._leader.wait_for_leadership(timeout_s))
 
     def terms(self) -> Iterator[Term]:
-        """Iterate over the current term and each later one, once. A pass that ends early waits for the end of its term.
+        """Return an iterator over the current term and each later one; each comes once.
 
-        The loop ends when the leader is shut down, at once if it was before. Raises ConfigurationError
+        If the loop's body ends before its term does, the iterator waits for the term's end. The loop ends when the
+        leader is shut down, or at once if the leader is shut down already. Raises ConfigurationError
         (`leader_not_started`) when the loop begins if the leader was neither entered nor started.
         """
         for term in self._each(self._leader.terms()):

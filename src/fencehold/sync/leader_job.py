@@ -24,15 +24,16 @@ async def set_elsewhere(event: threading.Event) -> None:
 
 
 class JobThread:
-    """Runs the steps of a LeaderJob on the loop's thread, and the job in the calling thread."""
+    """Runs a job in the calling thread, and the steps of its LeaderJob around the job on the event loop's thread."""
 
     def __init__(self, loop: BackgroundLoop, steps: LeaderJob) -> None:
         self._loop, self._steps = loop, steps
 
     def run(self, job: Callable[[Any], Any], shown: Callable[[Term], Any]) -> Any:
-        """Run the job and return its result; None if it was stopped first. `shown` makes the term that the job gets.
+        """Run the job and return its result; return None if it was stopped before it was done.
 
-        Raises ConfigurationError when a retry cannot help, and the job's error when the backoff gives up.
+        `shown` makes, from the async term, the term that the job gets. Raises ConfigurationError when a retry cannot
+        help, and the job's error when the backoff gives up.
         """
         try:
             while (term := self._on_loop(self._steps.next_term())) is not None:
@@ -53,7 +54,10 @@ class JobThread:
             self._on_loop(self._steps.end())
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Run `work` on the loop. None if the store was closed on another thread: then there is no next term."""
+        """Run `work` on the event loop and return its result.
+
+        Returns None if the store was closed on another thread, so that there is no next term.
+        """
         try:
             return self._loop.run(work)
         except ConfigurationError as error:

@@ -12,17 +12,18 @@ from fencehold.sync.background_loop import BackgroundLoop
 
 
 class Leases:
-    """`store.leases` without an event loop. Each verb is one statement, decided by the store's clock.
+    """The low-level calls on leases, `store.leases`, for programs without an event loop.
 
-    A verb returns a Lease if it was done, None if it was refused. It raises if that is not known, or if the store does
-    not answer.
+    Each call is one statement, decided by the store's clock. A call returns a Lease if it was done, None if it was
+    refused. It raises Uncertain if it is not known whether it was done, and Unavailable if the store did not answer and
+    nothing was done.
     """
 
     def __init__(self, loop: BackgroundLoop, store: _store.Store) -> None:
         self._loop, self._book = loop, store.leases
 
     def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
-        """Acquire the lease, with an epoch one higher than ever before.
+        """Acquire the lease, with an epoch one higher than the highest it ever had. Returns the lease.
 
         Returns None while anybody holds it, this holder included, or while another session has its row locked.
         """
@@ -35,7 +36,8 @@ class Leases:
     def renew(self, leases: Any, lease: Duration = 30) -> Any:
         """Extend the leases by `lease` from now, and return them as renewed.
 
-        A lease that has expired or that another holds is left out; for a single one the result is None.
+        A lease that has expired or that another holder has is left out of the list; for a single lease the result is
+        None.
         """
         return self._loop.run(self._book.renew(leases, lease))
 
@@ -44,20 +46,20 @@ class Leases:
     @overload
     def release(self, leases: Sequence[Lease]) -> list[Lease]: ...
     def release(self, leases: Any) -> Any:
-        """End the leases now, and return them. Their rows keep the epoch.
+        """End the leases now, and return them. Their rows stay, so that the epochs go on rising.
 
-        A lease that was no longer ours is left out; for a single one the result is None.
+        A lease that was no longer ours is left out of the list; for a single lease the result is None.
         """
         return self._loop.run(self._book.release(leases))
 
     def read(self, name: str) -> Lease | None:
-        """Read the lease's row, live or lapsed; None if the lease was never acquired."""
+        """Read the lease's row, live or lapsed, and return it; None if the lease was never acquired."""
         return self._loop.run(self._book.read(name))
 
     def ask_step_down(self, name: str, epoch: int) -> Lease | None:
         """Ask the holder of this epoch to step down: at its next renewal, or at once if the store can notify it.
 
-        Returns None if this epoch does not hold the lease, or while another session has its row locked.
+        Returns the lease. Returns None if this epoch does not hold it, or while another session has its row locked.
         """
         return self._loop.run(self._book.ask_step_down(name, epoch))
 

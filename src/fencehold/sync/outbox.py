@@ -29,9 +29,10 @@ PROBE_GRACE_S = 5.0
 
 
 class Worker:
-    """A worker handles at most `concurrency` events at once, each under a lease that is renewed.
+    """Claims events and runs handlers on them, in `run`; made by `outbox.worker(...)`.
 
-    The store records a result only while that lease is held.
+    It handles at most `concurrency` events at once, each under a lease that is renewed. The store records a result only
+    while the event's lease is held.
     """
 
     def __init__(self, loop: BackgroundLoop, worker: _worker.Worker, call_limit_s: float) -> None:
@@ -48,7 +49,7 @@ class Worker:
 
     @property
     def settings(self) -> WorkerSettings:
-        """The settings as they are now: those not set by hand follow the outbox's lease, also when it changes."""
+        """The settings as they are now: those not set by hand follow the outbox's lease, also when that changes."""
         return self._worker.settings
 
     @property
@@ -57,10 +58,10 @@ class Worker:
         return self._worker.in_flight
 
     def probe(self) -> None:
-        """Ask the store for what every turn needs, on the connection of the turns. Raises the error that it finds.
+        """Ask the store for what the worker needs, on the worker's own connection. Raises the error that it finds.
 
-        Also raises the error of the last turn, because this request only reads and a turn must write. Raises
-        Unavailable (`loop_blocked`) if the store's event loop does not answer.
+        Also raises the error of the worker's last request, because this one only reads and the worker must write.
+        Raises Unavailable (`loop_blocked`) if the store's event loop does not answer.
         """
         self._loop.run_within(self._call_limit_s + PROBE_GRACE_S, self._worker.probe())
 
@@ -86,11 +87,14 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """Claim no more, finish the events in hand within the shutdown timeout, then `run` returns. Any thread."""
+        """Claim no more, finish the events in hand within the shutdown timeout; then `run` returns.
+
+        Callable on any thread.
+        """
         self._worker.stop()
 
     def pause(self) -> None:
-        """Claim nothing until `resume()`; the events in hand go on. Any thread."""
+        """Claim nothing until `resume()` is called; the events in hand are finished. Callable on any thread."""
         self._worker.pause()
 
     def resume(self) -> None:
@@ -98,27 +102,31 @@ class Worker:
 
 
 class Outbox:
-    """Every stored event is handled at least once; at any time only one worker has the lease to handle it.
+    """Stores events and hands them to workers: each is handled at least once, by one worker at a time.
 
-    The low-level verbs are for programs that decide themselves when to claim and renew; `worker()` is for all others.
-    Every verb is one statement. With `tx` an event is written at once, in the calling thread, on that connection.
+    Only one worker has the lease to handle an event. The low-level verbs are for programs that decide themselves when
+    to claim and renew; `worker()` is for all others. Every verb is one statement. With `tx` an event is written at
+    once, in the calling thread, on that connection.
     """
 
     def __init__(self, loop: BackgroundLoop, outbox: _outbox.Outbox) -> None:
         self._loop, self._outbox = loop, outbox
 
     def init(self) -> list[str]:
-        """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
+        """Create or upgrade this outbox's tables, as `store.init()` does for every outbox.
+
+        Returns the steps applied.
+        """
         return self._loop.run(self._outbox.init())
 
     def add(
         self, event_type: str, payload: Json, *, tx: SyncConnection | None = None, **fields: Unpack[AddOptions]
     ) -> str:
-        """The event is stored when this returns, or with the caller's transaction `tx`. Returns the tracking id.
+        """Store an event: it is stored when this returns, or with the caller's transaction `tx`.
 
-        If the store does not answer, the add is tried once more; then it raises Uncertain: repeat the call with the
-        same `tracking_id`. An event whose `tracking_id` is stored already is not stored again. Events with a higher
-        `priority` are handled sooner; `not_before` is a time or a delay.
+        Returns the tracking id. If the store does not answer, the add is tried once more, and then raises Uncertain:
+        repeat the call with the same `tracking_id`. An event whose `tracking_id` is stored already is not stored again.
+        Events with a higher `priority` are handled sooner; `not_before` is a time or a delay.
         """
         return self.add_many([{"event_type": event_type, "payload": payload, **fields}], tx=tx)[0]
 
@@ -133,15 +141,18 @@ class Outbox:
         return self._loop.run(self._outbox.add_many(events))
 
     def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: SyncConnection) -> bool:
-        """True if this consumer did not have this event before. Records that it has it now, in the caller's `tx`.
+        """Record in the caller's `tx` that this consumer has this event.
 
-        Write the effect in the same transaction: then both are stored, or neither is, however often the event is
-        delivered.
+        True if it was not recorded before, else False. Write the effect of the event in the same transaction: then both
+        are stored, or neither is, however often the event is delivered.
         """
         return self._with_id(lambda outbox_id: self._outbox.first_time_now(event, consumer_id, tx, outbox_id))
 
     def _with_id(self, run: Callable[[str], T]) -> T:
-        """Call `run` with the outbox's id, on this thread; again if the outbox was dropped and created since then."""
+        """Call `run` on this thread with the outbox's id, and return the result.
+
+        It is called once more, with the new id, if the outbox was dropped and created since the id was read.
+        """
         known = self._known_id()
         try:
             return run(known)
@@ -157,33 +168,36 @@ class Outbox:
         return self._loop.run(self._outbox.outbox_id()) if known is None else known
 
     def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
-        """Claim up to `limit` due events, each under a lease that nobody else has."""
+        """Claim up to `limit` due events and return them, each under a lease that nobody else has."""
         return self._loop.run(self._outbox.claim(limit, worker_id, lease=lease))
 
     def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Renew the leases. Returns the claims still held, with their new `locked_until`; stop working on the others.
 
-        Each is renewed for the lease given to `claim`, or else for the outbox's current lease.
+        Each lease is renewed for the duration given to `claim`, or else for that of the outbox's current lease.
         """
         return self._loop.run(self._outbox.renew(claims))
 
     def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
-        """Complete the events. Returns those completed; one whose lease is over, or that another holds, is left out."""
+        """Complete the events and return those completed.
+
+        An event whose lease is over, or that another holds, is left out.
+        """
         return self._loop.run(self._outbox.complete(claims))
 
     def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
-        """Record a failed try.
+        """Record a failed try of the event. Without `retry` it becomes a dead letter at once.
 
         Returns FAILED (to be tried again) or DEAD_LETTER; None if the event was no longer ours.
         """
         return self._loop.run(self._outbox.fail(claim, error, retry=retry))
 
     def reap(self) -> list[Recovered]:
-        """Recover every event whose lease has lapsed, now."""
+        """Recover every event whose lease has lapsed, now, and return what became of each."""
         return self._loop.run(self._outbox.reap())
 
     def stats(self) -> Stats:
-        """Count the events by status, with the age of the oldest due one, in one read of the table."""
+        """Return the counts of the events by status, and the age of the oldest due one, from one read of the table."""
         return self._loop.run(self._outbox.stats())
 
     def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
@@ -200,11 +214,14 @@ class Outbox:
         return self._loop.run(self._outbox.redrive(event_type, root_cause, limit, **options))
 
     def retry(self, tracking_ids: Sequence[str], root_cause: str = "", **options: Unpack[RetryOptions]) -> list[str]:
-        """Make these events, failed or dead, PENDING now. Returns the tracking ids of those it changed."""
+        """Make these failed events and dead letters PENDING now.
+
+        Returns the tracking ids of those that were changed.
+        """
         return self._loop.run(self._outbox.retry(tracking_ids, root_cause, **options))
 
     def purge(self, older_than: Duration, **options: Unpack[PurgeOptions]) -> int:
-        """Delete finished events, in batches that hold no lock for long. Returns how many.
+        """Delete finished events, in batches that hold no lock for long. Returns how many events were deleted.
 
         Dead letters are deleted only if `statuses` names them.
         """
@@ -221,14 +238,14 @@ class Outbox:
         **options: Unpack[WorkerOptions],
     ) -> Worker: ...  # fmt: skip
     def worker(self, handler: Any, **options: Any) -> Worker:
-        """Return a worker, checked and not yet running.
+        """Return a worker that runs `handler` on the events, not yet running: call its `run`.
 
         If `handler(event)` returns, the event is done; if it raises, the event is tried again until no tries are left.
         Plain functions run on their own threads. With `batch_size` the handler gets lists of events, and its outcome
         counts for all of them; an event whose try has failed is from then on in its own list. `saturated` returns True
-        while downstream is full. `reaper=False` needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck
-        once the store's event loop has been blocked for so long, or once all places have been taken for so long by
-        handlers that lost their leases and do not return.
+        while what the handlers call is full: then nothing is claimed. `reaper=False` needs a reaper elsewhere.
+        `give_up_after`: `run` raises WorkerStuck once the store's event loop has been blocked for so long, or once all
+        places have been taken for so long by handlers that lost their leases and do not return.
         """
         worker = self._loop.call(self._outbox.worker, handler, **options)
         return Worker(self._loop, worker, self._outbox.settings.call_limit_s)

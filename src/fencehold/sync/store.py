@@ -33,7 +33,10 @@ T = TypeVar("T")
 
 
 class Store(PlainBlock, NotAwaited):
-    """Closing the store gives back every lease that it holds. Use it with `with`, or `open()` and `close()`."""
+    """A connected database, from which leaders, outboxes and items are made. Use it with `with`, or `open` and `close`.
+
+    Closing the store gives back every lease that it holds.
+    """
 
     def __init__(self, store: _store.Store) -> None:
         self._store = store
@@ -44,11 +47,11 @@ class Store(PlainBlock, NotAwaited):
         return Leases(self._running(), self._store)
 
     def open(self, timeout_s: float | None = None) -> Self:
-        """Connect. While the database is away it waits, and logs that within 5 s and then once a minute.
+        """Connect, and return this store.
 
-        Raises ConfigurationError at once when waiting cannot help: a refused login, a missing database. Raises
-        Unavailable or Uncertain only when `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after
-        the first try).
+        While the database is away it waits, and logs that within 5 s, then once a minute. Raises ConfigurationError at
+        once when waiting cannot help: a refused login, a missing database. Raises Unavailable or Uncertain only when
+        `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after the first try).
         """
         if self._loop is None:
             self._loop = BackgroundLoop()
@@ -71,20 +74,20 @@ class Store(PlainBlock, NotAwaited):
     def init(self) -> list[str]:
         """Create or upgrade the tables of leases, and of every outbox and the items declared on this store so far.
 
-        Safe to repeat, and to call in several processes at once. Tables of what is declared later are made at its first
-        use on this store. Returns the steps applied by this call.
+        This is safe to repeat, and to call in several processes at once. Tables of what is declared later are made at
+        its first use on this store. Returns the steps applied by this call.
         """
         return self._running().run(self._store.init())
 
     def missing(self) -> list[str]:
-        """List what `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
+        """Return the names of what `init` would make now, such as `fencehold_leases.lease_id`; empty if all is there.
 
-        Changes nothing, and needs no right to make tables.
+        This changes nothing, and needs no right to make tables.
         """
         return self._running().run(self._store.missing())
 
     def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
-        """Return a candidate for the lease `name`.
+        """Return a candidate for the lease `name`, not yet started.
 
         Raises ConfigurationError for a wrong setting, before anything is sent. Also raises it (`duplicate_holder`) if
         this store has a candidate for this lease and this `holder_id` already.

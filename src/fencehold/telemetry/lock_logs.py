@@ -22,14 +22,17 @@ LEVELS = {
 
 
 class StructuredLogger:
-    """`info("event", key=value)` and so on. Adds a fixed context to every line; never logs passwords."""
+    """A logger with fields: `info("event", key=value)` and so on.
+
+    Adds its own context to every line; logs no passwords.
+    """
 
     def __init__(self, logger: logging.Logger, **context: Any) -> None:
         self._logger = logger
         self._context = context
 
     def bind(self, **context: Any) -> StructuredLogger:
-        """The same logger with more context; this one stays as it is."""
+        """Return a copy of this logger with more context; this logger stays as it is."""
         return StructuredLogger(self._logger, **{**self._context, **context})
 
     def fact(self, event: str, **fields: Any) -> None:
@@ -49,7 +52,7 @@ class StructuredLogger:
         self._log(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """An error, with the traceback of the exception that is being handled."""
+        """Log an error, with the traceback of the exception that is being handled."""
         # Not logging's own exc_info: a traceback may quote a connection string.
         self._log(logging.ERROR, event, fields, trace=redact(traceback.format_exc()))
 

@@ -26,7 +26,7 @@ TRACEBACK = "traceback"
 
 
 def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = LEVELS) -> int:
-    """Return the level of a fact. Its fields count more than its name: a dead letter is always an error."""
+    """Return the log level of a fact. Its fields count more than its name: a dead letter is always an error."""
     level = levels.get(event, logging.INFO)
     if fields.get("sql_error") and event not in EVERY_TRY:
         level = max(level, logging.WARNING)

@@ -1,7 +1,8 @@
 """The table of metrics: every metric, and which fact changes it. It needs no package; prometheus.py reads it.
 
-A name is that of the rule book in Prometheus spelling: dots become underscores, a counter ends in _total, a duration in
-_seconds. Metrics labelled by worker live as long as the worker; all others as long as the process.
+A metric's name is its name in the rule book of the outbox (see docs/metrics.md), in Prometheus spelling: dots become
+underscores, a counter ends in _total, a duration in _seconds. Metrics labelled by worker live as long as the worker;
+all others as long as the process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ class Kind(enum.StrEnum):
 
 
 class Office(enum.Enum):
-    """How a fact changes the gauge of who leads. Epochs decide, since facts of two threads may arrive out of order."""
+    """How a fact changes the gauge that is 1 while this process leads: it seeks, begins or ends leadership.
+
+    The epochs of the facts decide, since facts of two threads may arrive out of order.
+    """
 
     SOUGHT = "sought"
     ENTERED = "entered"
@@ -44,7 +48,10 @@ BATCH = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 @dataclass(frozen=True)
 class Feed:
-    """A fact that changes a metric: by the value of a field, or by a constant. `given`: labels not in the fact."""
+    """A fact that changes a metric, by the value of one of the fact's fields or by a constant.
+
+    `given`: labels that are not in the fact.
+    """
 
     fact: str
     takes: str | float | Office = 1
@@ -54,7 +61,7 @@ class Feed:
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """One metric. `rule_book` is its name in the rule book; empty for a metric that is not in it."""
+    """One metric. `rule_book` is its name in the outbox's rule book; empty for a metric that is not in that book."""
 
     kind: Kind
     name: str

@@ -45,10 +45,10 @@ _BY_FACT = {
 
 
 class PrometheusSink:
-    """Counts every fact of metrics.py. Never raises, never blocks, works on any thread.
+    """Counts every fact that metrics.py names. Never raises, never blocks, works on any thread.
 
-    `registry` None: the process-wide one. Several sinks on one registry share its metrics, so each store may have a
-    sink of its own.
+    `registry` None: the registry of the whole process. Several sinks on one registry share its metrics, so each store
+    may have a sink of its own.
     """
 
     wants_latencies = True  # without a sink that wants them they are not computed
@@ -98,7 +98,7 @@ class _Instruments:
         return known if known is not None else self._look_up(key, feeds, fields)
 
     def forget_worker(self, fields: Fields) -> None:
-        """Remove a worker's label set and all its series. What another thread still adds to them is not shown."""
+        """Remove all series of one worker. If another thread still changes them, that is not shown."""
         values = tuple(str(fields[label]) for label in WORKER)
         for key in [key for key in list(self._moves) if (str(key[1]), str(key[2])) == values]:
             self._moves.pop(key, None)
@@ -109,7 +109,7 @@ class _Instruments:
                     self._metrics[metric.name].remove(*values)
 
     def forget_look(self, fields: Fields) -> None:
-        """Remove the numbers from the last look at the table, since nobody can look any more."""
+        """Remove the counts of the outbox's table, because nobody reads the table any more."""
         outbox = fields["outbox"]
         for key in [key for key in list(self._moves) if key[:2] == (LOOK, outbox)]:
             self._moves.pop(key, None)
@@ -125,7 +125,7 @@ class _Instruments:
         return found
 
     def _series(self, metric: Metric, feed: Feed, fields: Fields) -> Any | None:
-        """Return the series to change; None when there are too many label sets already."""
+        """Return the series that this fact changes; None if there are too many label sets already."""
         if not metric.labels:
             return self._metrics[metric.name]
         values = _values(metric, feed, fields)
@@ -138,7 +138,10 @@ class _Instruments:
         return self._metrics[metric.name].labels(*values)
 
     def _open(self, labels: tuple[str, ...], fields: Fields) -> None:
-        """Create the counters of these labels at 0: rate() misses the first step of a counter that begins at 1."""
+        """Create the counters of these labels at 0.
+
+        Prometheus's rate() misses the first step of a counter that begins at 1.
+        """
         for metric, feed in FEEDS:
             if metric.labels == labels and metric.kind is not Kind.GAUGE:
                 self._metrics[metric.name].labels(*_values(metric, feed, fields))
@@ -164,7 +167,10 @@ class _Instruments:
 
 
 class _Terms:
-    """Computes from epochs whether this process leads: a term's end counts even if it arrives before its beginning."""
+    """Computes from epochs whether this process leads.
+
+    A term's end counts even if its fact arrives before that of the term's beginning.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -199,7 +205,7 @@ def _bound(act: Callable[[Any], None], feed: Feed) -> Move:
 
 
 def _observer(series: Any, bounds: tuple[float, ...]) -> Callable[[Any], None]:
-    """Return a function that observes one value or many.
+    """Return a function that adds one value or many to a histogram.
 
     A negative value, from two clocks that differ, counts as 0: a sum must not fall.
     """
@@ -214,7 +220,7 @@ def _observer(series: Any, bounds: tuple[float, ...]) -> Callable[[Any], None]:
 
 
 def _observe_all(series: Any, bounds: tuple[float, ...], ascending: list[float]) -> None:
-    """Do the same as observe() for each value, but faster: 100 sorted values take 10 us, not 2 us each.
+    """Add each value to a histogram, as observe() does, but faster: 100 sorted values take 10 us, not 2 us each.
 
     The two fields used here are not public: a test compares the result with that of observe().
     """

@@ -29,7 +29,7 @@ LOOK_EVERY_S = 1.0
 
 
 class NoTraces:
-    """Tracing is off."""
+    """Stands for tracing that is off: it stores nothing in events and makes no spans."""
 
     def carry(self) -> Mapping[str, str]:
         return {}
@@ -39,9 +39,9 @@ class NoTraces:
 
 
 class OpenTelemetryTraces:
-    """Makes one consumer span per try: a child of the trace in the event, with a link to it. Neither verb ever raises.
+    """Makes one consumer span per try: a child of the trace in the event, with a link to that trace. Never raises.
 
-    `tracer_provider` None: the one that is set for the whole process, even if it is set later.
+    `tracer_provider` None: the provider that is set for the whole process, even if it is set later.
     """
 
     def __init__(
@@ -67,7 +67,10 @@ class OpenTelemetryTraces:
         return None if tracer is None else _Handling(self._otel, tracer, outbox, worker_id, claim)
 
     def _look_for_tracer(self) -> Tracer | None:
-        """Look for a tracer, every LOOK_EVERY_S at most. Keep the first one: a provider is set once per process."""
+        """Return the tracer, once one was found; None until then. Looks for one every LOOK_EVERY_S at most.
+
+        The first tracer is kept, because a provider is set once per process.
+        """
         now_s = self._clock_s()
         if now_s < self._look_at_s:
             return None
@@ -107,7 +110,7 @@ class _Api:
         self.context, self.propagate, self.trace = context, propagate, trace
 
     def real_tracer(self, given: TracerProvider | None) -> Tracer | None:
-        """Return a tracer; None when its spans would record nothing: no SDK is set, or it is switched off."""
+        """Return a tracer; None if its spans would record nothing, because no SDK is set or it is switched off."""
         trace = self.trace
         provider = trace.get_tracer_provider() if given is None else given
         if isinstance(provider, trace.ProxyTracerProvider):
@@ -116,7 +119,10 @@ class _Api:
         return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
     def start(self, tracer: Tracer, outbox: str, worker_id: str, claim: Claim) -> tuple[Span, Any]:
-        """Return the span and the context to run in: the event's trace, not the trace that started the worker."""
+        """Start a span for one try.
+
+        Returns the span and the context to run in: the event's trace, not that of the worker.
+        """
         trace = self.trace
         carried = self._carried(claim)
         sender = trace.get_current_span(carried).get_span_context()
@@ -156,7 +162,7 @@ class _Api:
 
 
 class _Handling:
-    """The span around one run of a handler. Errors of the handler propagate, errors of the tracer do not."""
+    """The span around one run of a handler. Errors of the handler propagate; errors of the tracer are logged only."""
 
     def __init__(self, otel: _Api, tracer: Tracer, outbox: str, worker_id: str, claim: Claim) -> None:
         self._otel = otel
@@ -193,7 +199,10 @@ class _Handling:
 
 
 def _headers(claim: Claim) -> dict[str, str]:
-    """Return the trace headers in the event; none if they are not what `carry()` makes: anybody may have added it."""
+    """Return the trace headers in the event; none if they do not look as `carry()` makes them.
+
+    Anybody may have added them.
+    """
     if claim.metadata_json is None or f'"{CARRIED_UNDER}"' not in claim.metadata_json:
         return {}
     try:

@@ -47,5 +47,8 @@ for _command in (serve.serve, check.check, sql.sql, gateway.gateway, demo.demo):
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """Run the command line; returns the exit code. Prints a failure as one message with code and hint, on stderr."""
+    """Run the command line and return the exit code.
+
+    An error is printed on stderr as one message with code and hint.
+    """
     return command.execute(cli, arguments, PROGRAM, own_hint)

@@ -130,7 +130,10 @@ def _payload(found: Verdict, scene: Scene, story: list[dict[str, Any]]) -> dict[
 
 
 class DemoScreen:
-    """Prints the demo's sentences. On a terminal `live` also draws the state of `story`, once `story` is set."""
+    """Prints the demo's sentences.
+
+    On a terminal, `live` also draws the state of `story` as a table, once `story` is set.
+    """
 
     def __init__(self, is_json: bool) -> None:
         self.told: list[dict[str, Any]] = []
@@ -150,7 +153,7 @@ class DemoScreen:
             put(line)
 
     def _drawn(self) -> RenderableType:
-        """What to draw now. Called on a thread of `live`."""
+        """Return what to draw now. Called on a thread of `live`."""
         scene = self.story and self.story.scene
         return picture(scene) if scene else ""
 

@@ -1,7 +1,7 @@
-"""Keeps a SIGTERM that comes while the program is still being loaded, until there is something that can be stopped.
+"""Keeps a SIGTERM that comes while the program is still being loaded, until something can handle it.
 
-Loading takes most of a second. Without this, the signal would end the process with exit code 143 and without a log
-line; as process 1 of a container, the process would ignore it.
+Loading takes most of a second. Otherwise the signal would end the process with exit code 143 and without a log line; if
+it is process 1 of a container, the process would ignore the signal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class EarlyStop:
             signal.signal(signal.SIGTERM, self._came)
 
     def hand_over(self) -> None:
-        """Call it when another handler is set: if a SIGTERM came before, raise it again for that handler."""
+        """Raise a SIGTERM that came earlier again; call this when another handler for it is set."""
         self._is_over = True
         if self._is_asked:
             self._is_asked = False

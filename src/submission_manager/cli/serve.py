@@ -88,7 +88,7 @@ def _option(setting: Setting) -> Callable[..., Any]:
 
 
 def _no_dsn(_: click.Context, __: click.Parameter, value: str | None) -> None:
-    """Refuse --dsn, which names the database in `fencehold`, with a hint that names our option."""
+    """Refuse the option --dsn with a hint that names our own option: --dsn names the database in `fencehold` only."""
     if value is not None:
         hint = "Name the database with --database, or with the variable SM_DATABASE."
         raise ConfigurationError("There is no option --dsn.", hint=hint, code="bad_usage")

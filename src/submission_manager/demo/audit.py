@@ -1,6 +1,6 @@
 """An audit inside the database, for demos and tests: triggers log every grant, start and record, and refuse none.
 
-The triggers slow every write, so no instance installs them: the demo and the tests do, on their own tables.
+The triggers slow every write, so no instance installs them: the demo and the tests install them, on their own tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ LOCK_LIMIT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A logged grant, or an executor's write with the lease as it was at that moment. Ids grow in logging order."""
+    """One row of the audit's log: a grant, or an executor's write with the lease as it was then.
+
+    Ids grow in logging order.
+    """
 
     id: int
     kind: str
@@ -56,7 +59,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """Counts of the present state; `started` and `recorded` count only the newest epoch."""
+    """Counts of the service's present state; `started` and `recorded` count only the newest epoch."""
 
     holder_id: str | None
     epoch: int | None
@@ -68,7 +71,7 @@ class Glance:
 
 
 class Audit:
-    """Reads the audit and the service's tables: each row becomes a value with the same fields as the row's columns.
+    """Reads the audit's log and the service's tables. Each row becomes a value with fields named like its columns.
 
     After an error the next call connects again.
     """
@@ -81,7 +84,7 @@ class Audit:
         await self._tables.init()
 
     async def is_locked(self) -> bool:
-        """SQLite: whether the write lock is held for longer than a write takes. Always False on other databases."""
+        """Return whether SQLite's write lock is held for longer than a write takes. Always False on other databases."""
         if self._tables.dialect != "sqlite":
             return False
         try:
@@ -108,7 +111,7 @@ class Audit:
 
 
 async def prepare(url: str) -> Audit:
-    """Create the service's tables in an unused database, and install the audit.
+    """Create the service's tables in an unused database, and install and return the audit.
 
     Call it before the first instance starts, to log the first grant too.
     """

@@ -40,12 +40,15 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """No faults, and at least one accepted intent: a run without any proves nothing."""
+        """True if there are no faults and at least one accepted intent: a run without any proves nothing."""
         return self.intents_accepted > 0 and not any(self.faults.values())
 
 
 def verdict(acknowledged: Iterable[str], evidence: Evidence, calls: Sequence[str]) -> Verdict:
-    """Compute the verdict. `calls`: the Idempotency-Key of every call, as the gateway recorded it."""
+    """Compute the verdict from the acknowledged ids, the database's rows and the gateway's calls.
+
+    `calls`: the Idempotency-Key of every call, as the gateway recorded it.
+    """
     accepted = set(acknowledged)
     over = {one.intent_id for one in evidence.intents if one.status != "pending" and one.marker_epoch is None}
     starts = Counter(_key(seen) for seen in evidence.seen if seen.kind == STARTED)
@@ -66,7 +69,7 @@ def verdict(acknowledged: Iterable[str], evidence: Evidence, calls: Sequence[str
 
 
 def stale(seen: Sequence[Seen], kind: str) -> list[Seen]:
-    """Writes of this kind by an instance that was no longer, or not yet, the holder of the lease."""
+    """Return the writes of this kind by an instance that was not the holder of the lease at that moment."""
     granted = {one.epoch: one for one in seen if one.kind == GRANTED}
     return [one for one in seen if one.kind == kind and not _in_office(one, granted)]
 
@@ -80,7 +83,7 @@ def _in_office(one: Seen, granted: dict[int, Seen]) -> bool:
 
 
 def _in_order(one: Seen, epoch: int, granted: dict[int, Seen]) -> bool:
-    """Whether `one` was logged after the grant of this epoch and before the next grant."""
+    """Return whether `one` was logged after the grant of this epoch and before the next grant."""
     following = [grant.id for other, grant in granted.items() if other > epoch]
     return epoch in granted and granted[epoch].id < one.id < min(following, default=one.id + 1)
 

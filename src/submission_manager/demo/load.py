@@ -14,11 +14,14 @@ LINE_LIMIT_S = 3.0
 
 
 class Refused(Exception):
-    """The service refused a submission for a reason that no repetition will change."""
+    """The error for a submission that the service refused for a reason that no repetition will change."""
 
 
 class Load:
-    """Posts intents to one address, `clients` of them at once. `acknowledged` lists the acknowledged ones in order."""
+    """Posts intents to one address, from `clients` clients at once.
+
+    `acknowledged` lists the acknowledged intents in order.
+    """
 
     def __init__(self, url: str, clients: int, *, answer_limit_s: float = LINE_LIMIT_S) -> None:
         self._http = http_client(url)
@@ -40,11 +43,11 @@ class Load:
 
     @property
     def is_done(self) -> bool:
-        """Whether every wanted intent was acknowledged."""
+        """True once every wanted intent was acknowledged."""
         return len(self.acknowledged) == self._asked
 
     def check(self) -> None:
-        """Raise the error that ended a client, if any: no client should end."""
+        """Raise the error that ended a client, if there is one: no client should end."""
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -64,9 +67,9 @@ class Load:
             self.acknowledged.append(intent_id)
 
     async def _acknowledged(self, body: bytes) -> bool:
-        """Send the intent once. Returns False if it must be sent again, even if it may be stored: it is idempotent.
+        """Send the intent once. Returns True if the service acknowledged it, False if it must be sent again.
 
-        Raises Refused if a repetition would not help.
+        A repetition is safe, because submissions are idempotent. Raises Refused if a repetition would not help.
         """
         try:
             async with asyncio.timeout(self._answer_limit_s):
@@ -82,5 +85,5 @@ class Load:
 
 
 def http_client(url: str) -> httpx.AsyncClient:
-    """A client of one of the demo's own servers, over plain HTTP; its caller limits the time."""
+    """Return a client of one of the demo's own servers, over plain HTTP; its caller limits the time."""
     return httpx.AsyncClient(base_url=url, timeout=None, trust_env=False, verify=False)  # noqa: S113

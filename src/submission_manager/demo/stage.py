@@ -42,7 +42,7 @@ def _die_with_the_demo() -> None:
 
 
 def free_port() -> int:
-    """A free port below the range of outgoing connections, so that it is still free a moment later.
+    """Return a free port below the range of outgoing connections, so that it is still free a moment later.
 
     Raises Unavailable if none is found.
     """
@@ -73,12 +73,15 @@ async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
 
 
 def haproxy() -> str | None:
-    """The path of HAProxy, or None. Also searches sbin, where Debian puts servers; an ordinary PATH leaves it out."""
+    """Return the path of HAProxy, or None. This also searches sbin, which an ordinary PATH leaves out."""
     return shutil.which("haproxy", path=SBIN)
 
 
 def haproxy_config() -> Path | None:
-    """The HAProxy configuration, or None: in the installed package, or in deploy/ when run from the sources."""
+    """Return the path of the HAProxy configuration, or None if there is none.
+
+    The file is in the installed package, or in deploy/ when the program runs from the sources.
+    """
     here = Path(__file__).resolve()
     places = (here.parent / "haproxy.cfg", here.parents[2] / "deploy" / "haproxy.cfg")
     return next((place for place in places if place.is_file()), None)
@@ -97,9 +100,9 @@ class Instance:
         return self.process.returncode is None
 
     async def freeze(self) -> None:
-        """Stop the process; returns when all its threads have stopped.
+        """Stop the process with SIGSTOP; returns when all its threads have stopped.
 
-        A thread in a system call finishes the call first, and perhaps takes a lock in it.
+        A thread in a system call finishes that call first, and perhaps takes a lock in it.
         """
         self.process.send_signal(signal.SIGSTOP)
         self.is_frozen = True
@@ -110,7 +113,7 @@ class Instance:
         self.is_frozen = False
 
     async def answers(self, path: str) -> bool:
-        """Whether a GET of `path` is answered with 200 within ASK_LIMIT_S."""
+        """Return whether a GET of `path` is answered with 200 within ASK_LIMIT_S."""
         try:
             async with asyncio.timeout(ASK_LIMIT_S), http_client(f"http://{HOST}:{self.port}") as client:
                 return (await client.get(path)).status_code == 200
@@ -148,7 +151,7 @@ class Stage:
         return Instance(holder_id, port, process)
 
     async def replace(self, old: Instance) -> Instance:
-        """Start a new instance, with a new name, at the same address."""
+        """Start a new instance, with a new name, at the address of `old`, and return it."""
         place = self.instances.index(old)
         self.instances[place] = await self.begin(old.port)
         return self.instances[place]
@@ -172,7 +175,7 @@ class Stage:
         return " | ".join(lines[-3:])
 
     async def close(self) -> None:
-        """End all processes with SIGKILL, which works on frozen ones too."""
+        """End all processes with SIGKILL, which works on frozen processes too."""
         for process in self._processes:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -188,7 +191,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class RoundRobin:
-    """Listens on a free port of `host`. It does not read HTTP: a client whose connection breaks opens another."""
+    """A small load balancer: listens on a free port of `host` and gives each connection to the next instance.
+
+    It does not read HTTP: a client whose connection breaks opens another.
+    """
 
     def __init__(self, host: str, ports: Sequence[int]) -> None:
         self._host = host

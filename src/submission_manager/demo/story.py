@@ -37,7 +37,7 @@ class Failover:
 
 @dataclass
 class Scene:
-    """The state that a screen may show at any moment."""
+    """What a screen may show at any moment: the processes of the demo, and the newest counts."""
 
     stage: Stage
     load: Load
@@ -56,7 +56,7 @@ def settings(database: str, registry: Path, lease_s: float) -> dict[str, str]:
 
 
 class Story:
-    """One run in `folder`; `scene` is set once everything is started."""
+    """One run of the demo in `folder`; `scene` is set once everything is started."""
 
     def __init__(self, database: str, folder: Path, seconds: float, tell: Tell) -> None:
         self._database, self._folder, self._tell = database, folder, tell
@@ -117,7 +117,10 @@ class Story:
             await asyncio.sleep(1 / INTENTS_PER_S)
 
     async def _watch(self, scene: Scene) -> None:
-        """Update the glance at intervals. Ignores errors, such as a busy database: the story's waits have limits."""
+        """Read the newest counts for `scene` at intervals. Ignores errors, such as a busy database.
+
+        The steps of the story that wait have limits of their own.
+        """
         while True:
             with contextlib.suppress(Exception):
                 scene.glance = await self._audit.glance()
@@ -140,7 +143,10 @@ class Story:
         await asyncio.sleep(self._lease_s / 2)
 
     async def _leader(self, scene: Scene) -> tuple[Instance, int]:
-        """The leader and its epoch, at a moment with an attempt under way: only then does a failure test something."""
+        """Return the leader and its epoch, at a moment with an attempt under way.
+
+        Only at such a moment does a failure test something.
+        """
         seen = await self._until(lambda seen: seen.marked > 0 and seen.started > 0, "an attempt under way")
         return next(one for one in scene.stage.instances if one.holder_id == seen.holder_id), seen.epoch or 0
 
@@ -170,7 +176,10 @@ class Story:
         self._tell(f"{leader.holder_id} has seen that its time was over, and follows", "yellow")
 
     async def _freeze(self, scene: Scene) -> tuple[Instance, int]:
-        """Freeze the leader at a moment without a write: frozen inside one, it would keep SQLite's only write lock."""
+        """Freeze the leader at a moment without a write, and return it and its epoch.
+
+        A process that is frozen inside a write would keep SQLite's only write lock.
+        """
         while True:
             leader, epoch = await self._leader(scene)
             await leader.freeze()
@@ -219,7 +228,7 @@ class Story:
 
 
 async def _front(stage: Stage, stack: AsyncExitStack, ports: list[int]) -> tuple[str, str]:
-    """Start HAProxy or the built-in load balancer; returns its name and its address."""
+    """Start HAProxy or the built-in load balancer in front of these ports. Returns its name and its address."""
     program, config = haproxy(), haproxy_config()
     if program is None or config is None:
         front = RoundRobin(HOST, ports)
@@ -242,7 +251,10 @@ def _registry(gateway_port: int) -> str:
 
 
 def _intent(number: int) -> tuple[str, dict[str, Any]]:
-    """One intent: most are accepted; one in ten fails until its last attempt, one in twenty is rejected."""
+    """Return an intent's id and body. Most intents are accepted; one in ten fails until its last attempt.
+
+    One in twenty is rejected.
+    """
     intent_id = f"demo-{number:05}"
     to, message = ("nobody" if number % 20 == 7 else "4930123456"), ("FAIL" if number % 10 == 3 else "hello")
     payload = {"referenceId": intent_id, "to": to, "message": message}

@@ -16,7 +16,10 @@ READ_LIMIT_S = 5.0
 
 
 class BacklogWatch:
-    """Counts in the database, not in the leader's own schedule: so it also sees intents that the schedule lost."""
+    """Counts late intents at intervals, for the metrics.
+
+    It counts in the database, not in the leader's own schedule: so it also sees intents that the schedule lost.
+    """
 
     def __init__(self, attempts: AttemptPort, context: ServiceContext) -> None:
         self._attempts, self._metrics, self._facts = attempts, context.metrics, context.facts

@@ -1,4 +1,4 @@
-"""Handles an intent's end, whatever caused it: counts it, logs missed deadlines, and queues its webhook."""
+"""Handles the end of an intent, whatever caused the end: counts it, logs missed deadlines, and queues the webhook."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Ends:
     def put(
         self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None, deadline_us: int | None = None
     ) -> None:
-        """Handle a recorded end; does nothing if `over` is None. `outcome`: of the attempt that caused the end.
+        """Handle an end that was recorded; do nothing if `over` is None.
 
-        `deadline_us`: the intent's deadline, if it may have ended before that.
+        `outcome` is that of the attempt that caused the end, if an attempt did. `deadline_us`: the intent's deadline,
+        if the intent may have ended before it.
         """
         if over is None:
             return
@@ -57,13 +58,16 @@ class Ends:
 
 
 class LateWatch(RareLog):
-    """Logs the missed deadlines of each target: at once, then once a minute, until a minute has none."""
+    """Logs the missed deadlines of each target: at once, then once a minute, until none is missed for a minute."""
 
     def __init__(self, facts: FactSink) -> None:
         super().__init__(facts, "deadlines_missed", LOG_EVERY_S)
 
     def missed(self, target: str, intent_id: str, *, is_accepted: bool = False, is_early: bool = False) -> None:
-        """Count an intent ended by its deadline. `is_accepted`: the provider has it; `is_early`: not yet passed."""
+        """Count an intent that its deadline ended.
+
+        `is_accepted`: the provider accepted the intent nevertheless. `is_early`: the deadline had not passed yet.
+        """
         counts = {"intents": 1, "accepted_late": int(is_accepted), "no_time_left": int(is_early)}
         self.add(target, counts, intent_id=intent_id)
 

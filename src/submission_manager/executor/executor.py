@@ -31,7 +31,11 @@ TROUBLE_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class ExecutorSettings:
-    """At most `concurrency` attempts run at one gateway: so a gateway that hangs blocks only its own attempts."""
+    """The limits of the executor.
+
+    At most `concurrency` attempts run at one gateway at once, so that a gateway that hangs blocks only its own
+    attempts.
+    """
 
     concurrency: int = 16
     concurrency_total: int = 128
@@ -47,7 +51,10 @@ class ExecutorSettings:
 
 
 class Executor:
-    """Begins attempts only while its term is valid; at most one per intent and term at the same time."""
+    """Makes the attempts of the intents in the leader's schedule.
+
+    It begins attempts only while its term is valid, and at most one per intent and term at the same time.
+    """
 
     def __init__(
         self,
@@ -86,9 +93,9 @@ class Executor:
                 await self._clock.wait(tenure.work, self._rest_s(tenure, now_us))
 
     def abandon(self, tenure: Tenure) -> None:
-        """Cancel the attempts of this term that are not yet at the gateway; calls already made may end.
+        """Cancel the attempts of this term that are not yet at the gateway; calls already made go on to their end.
 
-        Their outcomes are recorded while the lease is still ours; after the lease is lost nothing is written.
+        The outcomes of these calls are recorded while the lease is still ours; after its loss nothing is written.
         """
         for running in self.in_hand.of(tenure):
             is_over = not tenure.term.is_valid
@@ -99,9 +106,9 @@ class Executor:
                 running.task.cancel()
 
     async def settled(self, tenure: Tenure, limit_s: float) -> bool:
-        """Wait until every attempt made in this term is recorded. Returns whether that is so.
+        """Wait until every attempt made in this term is recorded. Returns True once that is so.
 
-        Stops waiting when the limit is over or the term is no longer valid.
+        Returns False when the limit is over or the term is no longer valid.
         """
         ends_s = self._clock.now_s() + limit_s
         over = asyncio.ensure_future(tenure.term.ended())
@@ -119,11 +126,11 @@ class Executor:
         return [one.task for one in self.in_hand.of(tenure) if one.is_made and one.task is not None]
 
     def rest(self) -> None:
-        """Begin no more attempts."""
+        """Begin no more attempts, in this term or another."""
         self._resting = True
 
     async def drained(self, limit_s: float) -> bool:
-        """Wait until no attempt is under way; False if the limit ended first."""
+        """Wait until no attempt is under way. Returns True then, False if the limit is over first."""
         return await self._clock.wait(self.in_hand.idle, limit_s)
 
     async def close(self) -> None:
@@ -231,9 +238,10 @@ class Executor:
         self._settle(running, recorded, outcome)
 
     async def _recorded(self, running: Running, started: Started, outcome: Outcome) -> Recorded:
-        """Record the outcome; try again until it is recorded or the lease is over.
+        """Record the outcome and return the intent's new state; try again until it is recorded or the lease is over.
 
-        Also runs while leadership is being given up: the fence protects the write, and a known outcome should be kept.
+        This also runs while leadership is being given up: the fence protects the write, and a known outcome should be
+        kept.
         """
         tenure = running.tenure
         while True:
@@ -293,14 +301,15 @@ class Executor:
         )  # fmt: skip
 
     def _again(self, running: Running, pause_s: float) -> None:
-        """Try the start again after the pause."""
+        """Try to start this attempt again after the pause."""
         tenure = running.tenure
         tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(pause_s * 1_000_000))
 
     def _poisoned(self, running: Running, error: Exception) -> None:
-        """Handle an unexpected error. A failed start is tried again later; an attempt that was made is left unrecorded.
+        """Handle an unexpected error of an attempt.
 
-        Its start is recorded, so the next leader applies the policy, and the provider gets no more calls than allowed.
+        If the start failed, it is tried again later. If the call was made, its outcome is left unrecorded: its start is
+        recorded, so the next leader applies the policy, and the provider gets no more calls than allowed.
         """
         pause_s = self._parking.poisoned([running.job.intent_id], running.phase.value, error)
         if running.is_made:

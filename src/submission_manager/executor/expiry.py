@@ -1,8 +1,9 @@
-"""Deadlines: an intent is ended when its deadline passes, not when its turn comes.
+"""Ends each intent when its deadline passes, and not only when its turn for an attempt comes.
 
-Guaranteed: its end is recorded as soon as the deadline has passed by the database's clock and this leader can write,
-whatever waits in its gateway's lane and whatever that gateway does. Many intents are ended in batches, one batch at a
-time, so that attempts go on meanwhile. An intent whose gateway call is under way ends with that call.
+Guaranteed: the end is recorded as soon as the deadline has passed by the database's clock and this leader can write,
+whatever waits in the intent's lane (the queue of its gateway) and whatever that gateway does. Many intents are ended in
+batches, one batch at a time, so that attempts go on meanwhile. An intent whose gateway call is under way ends with that
+call.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PUT_OFF = "another session has locked its row, or the database's clock was set b
 
 
 class Expiry:
-    """Ends only intents without an attempt under way, and only while its term is valid."""
+    """Ends intents whose deadline has passed, but only those without an attempt under way, and only in a valid term."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Expiry:
             self._ends.put(tenure, over)
 
     def _put_off(self, tenure: Tenure, jobs: Sequence[Job]) -> None:
-        """Try again later to end intents that are past their deadline. Logs rarely, because it tries every second."""
+        """Try again later to end these intents. Logs this rarely, because it tries every second."""
         self._put_back(tenure, jobs, AGAIN_S)
         now_s = self._clock.now_s()
         if jobs and now_s - self._logged_s >= LOG_EVERY_S:
@@ -109,7 +110,7 @@ class Expiry:
         self._put_back(tenure, jobs, AGAIN_S)
 
     def _put_back(self, tenure: Tenure, jobs: Sequence[Job], again_s: float) -> None:
-        """Put the intents back into the schedule and try to end them again later.
+        """Put the intents back into the schedule and try again after `again_s` to end them.
 
         They stay due as before, because our estimate of the database's clock may have been early.
         """

@@ -18,13 +18,16 @@ NAME_CHARS_MAX = 120
 
 
 def gateway_name(url: str) -> str:
-    """The gateway's address without user, password and query: safe for logs and metrics."""
+    """Return the gateway's address without user, password and query: safe for logs and metrics."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"[:NAME_CHARS_MAX]
 
 
 def came_to(outcome: Outcome, status: Status) -> str:
-    """`accepted`; `rejected` if the contract lists the reason as final (not the gateway's fault); else `failed`."""
+    """Return the result of a call: `accepted`, `rejected` or `failed`.
+
+    A call is `rejected` if the contract lists the provider's reason as final, which is not the gateway's fault.
+    """
     if outcome.answer is Answer.ACCEPTED:
         return "accepted"
     return "rejected" if status is Status.REJECTED else "failed"

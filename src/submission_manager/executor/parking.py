@@ -1,7 +1,7 @@
-"""Intents that cannot be written now, such as those with a locked row: tried again after longer pauses, logged rarely.
+"""Puts off intents that cannot be written now, such as those with a locked row: longer each time, and logged rarely.
 
-Another session's lock on one row is not a failure of the database. It does not end the term, because every other
-leader would meet it too.
+Another session's lock on one row is not a failure of the database. It does not end the term, because every other leader
+would meet the same lock.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ def is_locked(error: Exception) -> bool:
 
 
 def unanswered(limit_s: float) -> Unavailable:
-    """The error for a write that timed out before the database answered."""
+    """Return the error for a write that timed out before the database answered."""
     return Unavailable(f"No answer within {limit_s:.1f} s.", code="no_answer")
 
 
 class Parking:
-    """Remembers how often each intent was put off, until it can be written."""
+    """Remembers how often each intent was put off, because it could not be written, until it can be written."""
 
     def __init__(self, facts: FactSink) -> None:
         self._parked = RareLog(facts, "intent_parked", LOG_EVERY_S)
         self._times: dict[str, int] = {}
 
     def put_off(self, intent_id: str, write: str, error: FenceholdError) -> float:
-        """Log the failed write. Returns the pause in seconds before the next try: longer each time."""
+        """Log a write that failed because of a lock.
+
+        Returns the pause in seconds before the next try: longer each time.
+        """
         times = self._times[intent_id] = self._times.pop(intent_id, 0) + 1
         if len(self._times) > INTENTS_MAX:
             del self._times[next(iter(self._times))]
@@ -50,7 +53,7 @@ class Parking:
         self._fact(f"{write} {error.code}", intent_ids, write, HELD_UP if is_locked(error) else SILENT, error)
 
     def poisoned(self, intent_ids: list[str], write: str, error: Exception) -> float:
-        """Log a write that failed not because of a lock; the reason may last. Returns the pause in seconds."""
+        """Log a write that failed, but not because of a lock; the reason may last. Returns the pause in seconds."""
         self._fact(f"{write} {type(error).__name__}", intent_ids, write, POISON, error)
         return POISON_PAUSE_S
 

@@ -1,4 +1,4 @@
-"""Attempts under way: the phase of each, the places they take at their gateways, and those left unrecorded."""
+"""Attempts under way: the phase of each, how many each gateway has, and those left unrecorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Phase(enum.Enum):
 
 
 class Running:
-    """One attempt under way."""
+    """One attempt under way: its intent, its term, and how far it has come."""
 
     def __init__(self, job: Job, tenure: Tenure) -> None:
         self.job = job
@@ -48,23 +48,23 @@ class Running:
         return None if self.started is None else self.started.key
 
     def received(self) -> str:
-        """The gateway's answer as a text for the log."""
+        """Return the gateway's answer as a text for the log."""
         if self.outcome is None:
             return NOTHING_YET
         said = self.outcome.reason or self.outcome.error
         return f"{self.outcome.answer.value}: {said}" if said else self.outcome.answer.value
 
     def fields(self) -> dict[str, Any]:
-        """The fields that identify this attempt in a log line."""
+        """Return the fields that identify this attempt in a log line."""
         number = None if self.started is None else self.started.attempt_number
         received = self.received() if self.is_made else None
         return {"intent_id": self.job.intent_id, "attempt_number": number, "key": self.key, "received": received}
 
 
 class InHand:
-    """The attempts under way, with a maximum per gateway and in all.
+    """The attempts under way, with a maximum for each gateway and for all gateways together.
 
-    Counts the attempts of all terms, because an old call that hangs still takes its place.
+    It counts the attempts of all terms, because a call of an earlier term that hangs still counts at its gateway.
     """
 
     def __init__(self, at_a_gateway: int, in_all: int, clock: Clock) -> None:
@@ -79,7 +79,7 @@ class InHand:
         return len(self._running)
 
     def all(self) -> list[Running]:
-        """All attempts under way, sorted by intent id. Safe to call from any thread."""
+        """Return all attempts under way, sorted by intent id. Safe to call from any thread."""
         return sorted(self._running.copy(), key=lambda one: one.job.intent_id)
 
     def of(self, tenure: Tenure) -> list[Running]:
@@ -98,9 +98,9 @@ class InHand:
             self.idle.set()
 
     def put_off(self, running: Running) -> None:
-        """Its record waits for another session's lock: give its place to another attempt meanwhile.
+        """Let another attempt begin in place of this one, whose record waits for another session's lock.
 
-        It keeps its place if PUT_OFF_MAX attempts wait like this already.
+        Does nothing if PUT_OFF_MAX attempts wait like this already.
         """
         waiting = sum(not one.has_place for one in self._running)
         if running.has_place and waiting < PUT_OFF_MAX:
@@ -108,7 +108,7 @@ class InHand:
             self._leave_place(running)
 
     def load(self, lane: str) -> int | None:
-        """How many attempts are under way in a lane; None if there is no room for another."""
+        """Return how many attempts are under way at a gateway (`lane`); None if there is no room for another."""
         under_way = self._places[lane]
         is_full = self._places.total() >= self._in_all or under_way >= self._at_a_gateway
         return None if is_full else under_way

@@ -16,13 +16,13 @@ LOG_EVERY_S = 30.0
 
 
 class Dropped(Exception):
-    """Raised while leadership is being given up: nothing new may begin."""
+    """Raised while leadership is being given up: no new work may begin."""
 
 
 class StoreClock:
-    """An estimate of the database's clock: its last value plus the time since by our clock, which runs during suspend.
+    """An estimate of the database's clock: the last value read, plus the time since then by our own clock.
 
-    It is late by one round trip at most.
+    Our clock runs during suspend. The estimate is late by one round trip at most.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class StoreClock:
 
 
 class Tenure:
-    """The state of one term; discarded when the term ends."""
+    """The state of one term of leadership; discarded when the term ends."""
 
     def __init__(
         self, term: Term, clock: Clock, facts: FactSink, *, drops_on_error: bool, virtual_us: int = VIRTUAL_US
@@ -53,7 +53,10 @@ class Tenure:
         self._drops_on_error = drops_on_error
 
     def check(self) -> None:
-        """Raise LeaseLost if the term is over, Dropped if leadership is being given up; else new work may begin."""
+        """Return if new work may begin.
+
+        Raises LeaseLost if the term is over, Dropped if leadership is being given up.
+        """
         self.term.check()
         if self.fault.done():
             raise Dropped
@@ -64,13 +67,13 @@ class Tenure:
         self.deadlines.set()
 
     def troubled(self, doing: str, error: FenceholdError) -> None:
-        """Log an SQL error. Raises Dropped if the error ends the term; else the caller tries again later."""
+        """Log an SQL error. Raises Dropped if the error ends the term; if it returns, the caller tries again later."""
         self.trouble(doing, error)
         if self.fault.done():
             raise Dropped
 
     def trouble(self, doing: str, error: FenceholdError) -> None:
-        """Like `troubled`, but never raises: for a caller that tries again in any case while the lease lasts."""
+        """Log an SQL error like `troubled`, but never raise: for a caller that tries again in any case."""
         self._errors.add(
             doing, {"errors": 1}, lease_name=self.term.name, holder_id=self.term.holder_id,
             lease_epoch=self.term.epoch, doing=doing, sql_error=str(error),
@@ -79,7 +82,10 @@ class Tenure:
             self.fault.set_result(error)
 
     def unfit(self, error: ConfigurationError) -> None:
-        """End the term because of an error that no retry fixes, whatever `drops_on_error` is. Always raises Dropped."""
+        """End the term because of an error that no retry fixes, even if `drops_on_error` is off.
+
+        Always raises Dropped.
+        """
         self.trouble("fitness", error)
         if not self.fault.done():
             self.fault.set_result(error)

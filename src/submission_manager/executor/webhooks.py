@@ -1,7 +1,7 @@
-"""Webhooks of ended intents: sent after the end is recorded, without delaying attempts.
+"""Sends the webhooks of ended intents: after the end is recorded, without delaying attempts.
 
-The leader also looks in the database at intervals for webhooks still to be sent. Each gets one try, but perhaps more
-than once: after a crash or a lost lease between sending and recording, the next leader sends it again.
+The leader also looks in the database at intervals for webhooks still to be sent. Each webhook gets one try, but perhaps
+more than once: after a crash or a lost lease between sending and recording, the next leader sends it again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ FAILED_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """At most `waiting_max` webhooks of one receiver are kept in memory; the sweep finds the others later."""
+    """The limits of the webhooks.
+
+    At most `waiting_max` webhooks of one receiver are kept in memory; the sweep of the database finds the others later.
+    """
 
     concurrency: int = 4  # per receiver
     waiting_max: int = 200
@@ -74,7 +77,10 @@ class WebhookDelivery:
         self._idle.set()
 
     def owe(self, tenure: Tenure, over: Over) -> bool:
-        """Queue the webhook now. False if there is none, it is queued already, or it is left to the sweep."""
+        """Queue the webhook of an ended intent now. Returns True if it was queued.
+
+        Returns False if the intent has no webhook, if its webhook is queued already, or if it is left to the sweep.
+        """
         key = (tenure.term.epoch, over.intent.intent_id)
         if over.webhook is None or key in self.in_hand or tenure.fault.done():
             return False
@@ -90,7 +96,10 @@ class WebhookDelivery:
         return True
 
     async def sweep(self, tenure: Tenure) -> None:
-        """Send what an earlier leader did not send and what did not fit in memory: at once, then at intervals."""
+        """Send the webhooks that an earlier leader did not send or that did not fit in memory.
+
+        This is done at once, and then at intervals.
+        """
         while True:
             tenure.check()
             self._ended_since.clear()
@@ -110,7 +119,10 @@ class WebhookDelivery:
                 await asyncio.sleep(self._settings.sweep_every_s)
 
     def abandon(self, tenure: Tenure) -> None:
-        """The term is over: let webhooks being sent end, cancel the others; nothing is written."""
+        """Let the webhooks that are being sent end, and cancel the others, because the term is over.
+
+        Nothing is written.
+        """
         for sending in [one for one in self.in_hand.values() if one.tenure is tenure]:
             if not sending.is_telling and sending.task is not None:
                 sending.task.cancel()

@@ -24,7 +24,7 @@ LOG_EVERY_S = 60.0
 
 
 class Admission:
-    """Decides from the counts in memory; `run` updates them."""
+    """Decides from counts in memory whether a target accepts a new intent; `run` updates the counts."""
 
     def __init__(self, intake: IntakePort, backlogs_max: Mapping[str, int], facts: FactSink) -> None:
         self._intake, self._most, self._facts = intake, backlogs_max, facts
@@ -39,7 +39,7 @@ class Admission:
         self._logged_s: dict[str, float] = {}
 
     def most(self, target: str) -> int | None:
-        """The target's limit if it is reached; None if another intent is accepted."""
+        """Return the target's limit if it is reached, so that the intent is refused; None if the intent is accepted."""
         most = self._most.get(target)
         if most is None or self._counted_s is None:
             return None
@@ -49,9 +49,9 @@ class Admission:
 
     @contextmanager
     def place(self, target: str) -> Iterator[None]:
-        """Count one accepted intent inside the block, while it is stored.
+        """Count one accepted intent as pending inside the block, while it is being stored.
 
-        Enter the block in the same turn of the event loop as the call of `most` that accepted it.
+        Enter the block in the same turn of the event loop as the call of `most` that accepted the intent.
         """
         self._in_hand[target] += 1
         try:
@@ -68,7 +68,7 @@ class Admission:
         self._pending_then[target] = self._now_pending(target)
 
     async def run(self) -> None:
-        """Count again and again, until cancelled."""
+        """Count the pending intents in the database again and again, until cancelled."""
         while True:
             began_s = time.monotonic()
             await self._look()
@@ -105,7 +105,10 @@ class Admission:
             )  # fmt: skip
 
     def _may_log(self, what: str) -> bool:
-        """Whether a log line is allowed: once a minute for each target, because a full target refuses every client."""
+        """Return whether a log line is allowed: once a minute for each target.
+
+        A full target refuses the intents of every client.
+        """
         now_s = time.monotonic()
         if now_s - self._logged_s.get(what, -LOG_EVERY_S) < LOG_EVERY_S:
             return False

@@ -28,7 +28,10 @@ PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-s
 
 
 class App:
-    """The ASGI application. After `drain()` it reports not-ready, and waiting clients are answered at once."""
+    """One instance's ASGI application.
+
+    After `drain()` it reports not-ready, and waiting clients are answered at once.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -68,11 +71,11 @@ class App:
             self._count(scope, 200, OK)
 
     def cannot_lead(self) -> str | None:
-        """The error that keeps this instance from leading, as text, or None."""
+        """Return the error that keeps this instance from leading, as text; None if there is none."""
         return self._parts.keeps_from_leading() or self.readiness.lacks()
 
     def conditions(self) -> Mapping[str, str | None]:
-        """Problems that /readyz names although the instance stays ready; None: no problem of that kind."""
+        """Return the problems that /readyz names although the instance stays ready; None: no problem of that kind."""
         fails = self._trouble.why_submissions_fail() or self.readiness.lacks(probes.TO_SUBMIT)
         return {"cannot_lead": self.cannot_lead(), "posts_fail": fails}
 
@@ -119,12 +122,15 @@ def _route(path: str, endpoint: ASGIApp, method: str = "GET") -> Route:
 
 
 def _shape(scope: Scope) -> str:
-    """The route of the request, without the intent ids of clients."""
+    """Return the route of the request, without the intent ids of clients."""
     return INTENTS if str(scope["path"]).startswith(INTENTS) else str(scope["path"])[:60]
 
 
 class RequestTrouble:
-    """Logs the first failure at once, then a count every 30 s: when a database is down, every request fails."""
+    """Logs requests that fail for one cause in few lines: the first at once, then a count every 30 s.
+
+    When a database is down, every request fails.
+    """
 
     def __init__(self, facts: FactSink) -> None:
         self._failed = RareLog(facts, "request_failed", LOG_EVERY_S)
@@ -137,11 +143,11 @@ class RequestTrouble:
         self._failed.add("", {"requests": 1}, path=path, sql_error=words)
 
     def stored(self) -> None:
-        """The database has answered a submission: forget the newest failure."""
+        """Forget the newest failure, because the database has answered a submission."""
         self._newest = None
 
     def why_submissions_fail(self) -> str | None:
-        """The error of the newest submission; None if it did not fail, or failed more than FRESH_S ago."""
+        """Return the error of the newest submission; None if it did not fail, or failed more than FRESH_S ago."""
         newest = self._newest
         return newest[1] if newest is not None and time.monotonic() - newest[0] < FRESH_S else None
 

@@ -18,7 +18,7 @@ from submission_manager.ports import IntakePort, Submission, Submitted
 
 
 class SubmitRoute:
-    """POST /v1/intents: answers only when the intent is stored for sure."""
+    """The route POST /v1/intents: stores an intent, and answers only when it is stored for sure."""
 
     def __init__(self, parts: Parts, admission: Admission, waiters: Waiters) -> None:
         self._parts, self._admission, self._waiters = parts, admission, waiters
@@ -50,7 +50,10 @@ class SubmitRoute:
         return known
 
     async def _admit(self, new: NewIntent) -> None:
-        """Raise Refused for a new intent while too many of its target are pending; a stored one is always answered."""
+        """Raise Refused if the intent is new and too many intents of its target are pending.
+
+        An intent that is stored already is always answered.
+        """
         target = new.contract.submission_target
         most = self._admission.most(target)
         if most is not None and await self._intake.read(new.intent_id, self._limit_s) is None:
@@ -73,9 +76,9 @@ class SubmitRoute:
         return submitted.intent
 
     async def _waited(self, intent: Intent, wait_s: float) -> Intent:
-        """Wait for the first attempt or the end, and return the intent as it is then.
+        """Wait for the first attempt or the end of the intent, and return the intent as it is then.
 
-        If it cannot be read then, return it as it was stored: the client may always ask again.
+        If it cannot be read at that moment, return it as it was stored: the client may always ask again.
         """
         if wait_s <= 0:
             return intent

@@ -1,4 +1,4 @@
-"""The OpenAPI document, from the types of wire.py and the table of routes below; and the same as an HTML page."""
+"""The OpenAPI document, made from the types of wire.py and the table of routes below; and an HTML page of it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Readiness:
     """Whether this instance is ready, as leader or follower: not while draining, and not without the tables.
 
     It answers at once from memory, which `watch` updates. At first the tables are assumed to exist, because an instance
-    serves only after it has found them. A database that does not answer changes nothing: otherwise every instance would
+    serves only after it has found them. It stays ready if the database does not answer: otherwise every instance would
     leave the load balancer at once, and clients get 503 anyway.
     """
 
@@ -35,13 +35,16 @@ class Readiness:
         self.is_draining = False
 
     def why_not(self) -> str | None:
-        """Why it is not ready; None if it is ready."""
+        """Return why this instance is not ready; None if it is ready."""
         if self.is_draining:
             return "draining"
         return f"missing in the database: {', '.join(self._missing)}" if self._missing else None
 
     def lacks(self, table: str = "") -> str | None:
-        """The rights that this user lacks, on this table, or on any if none is given; None if it lacks none."""
+        """Return as text the rights that the database user lacks on this table; None if none is missing.
+
+        Without `table`, the rights on all tables are meant.
+        """
         lacking = [right for right in self._rights if table in right]
         return f"[no_permission] no {', '.join(lacking)}" if lacking else None
 
@@ -53,7 +56,7 @@ class Readiness:
             pause_s = LOOK_EVERY_S if await self._look() else min(2 * pause_s, LOOK_RARELY_S)
 
     async def _look(self) -> bool:
-        """Check the tables and rights once. Returns whether the database answered; a refusal is an answer too."""
+        """Check the tables and rights once. Returns whether the database answered; a refusal counts as an answer."""
         try:
             self._missing = await self._intake.missing_tables(LOOK_LIMIT_S)
             self._rights = await self._intake.rights_missing(LOOK_LIMIT_S)
@@ -69,20 +72,20 @@ class Readiness:
 
 
 def health() -> Page:
-    """/healthz: 200 while the process answers; checks nothing else."""
+    """Return the answer to /healthz: 200 while the process answers; checks nothing else."""
     return 200, b"ok", TEXT
 
 
 def leads(leader: Leader) -> Page:
-    """/leaderz: 200 on the leader, 503 on a follower."""
+    """Return the answer to /leaderz: 200 on the leader, 503 on a follower."""
     return 503 if leader.term is None else 200, role_line(leader).encode() + b"\n", TEXT
 
 
 def ready(readiness: Readiness, leader: Leader, conditions: Mapping[str, str | None]) -> Page:
-    """/readyz: 200 if ready, else 503. The line also names problems that do not make the instance not-ready.
+    """Return the answer to /readyz: 200 if ready, else 503. Its line also names problems that leave the instance ready.
 
-    It stays ready if it cannot lead, because another may lead; and if submissions fail, because they then fail at every
-    instance.
+    The instance stays ready if it cannot lead, because another may lead; and if submissions fail, because they then
+    fail at every instance.
     """
     why_not, silent_s = readiness.why_not(), readiness.answers.silent_s()
     line = role_line(leader)

@@ -67,7 +67,10 @@ def backlog_full(target: str, most: int) -> Refused:
 
 
 def of_store(error: FenceholdError, *, is_read: bool) -> Refused:
-    """The refusal for a database error: always 503, never 404 or 409. The driver's own text goes only to the log."""
+    """Return the refusal for a database error: always 503, never 404 or 409.
+
+    The driver's own text goes only to the log.
+    """
     match error:
         case Uncertain():
             message = "The database gave no answer: it may or may not be stored. Send it again, unchanged."
@@ -106,7 +109,7 @@ async def send_refusal(refused: Refused, receive: Receive, send: Send) -> None:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read and discard some of the rest: closing with unread bytes would reset the connection and lose the answer."""
+    """Read and discard some of the unread body: otherwise closing resets the connection and loses the answer."""
     left = LINGER_BYTES_MAX
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):

@@ -27,7 +27,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ClientGone(Exception):
-    """The client has disconnected: there is nobody to answer."""
+    """Raised when the client has disconnected: there is nobody to answer."""
 
 
 async def read_body(scope: Scope, receive: Receive, limit_bytes: int, limit_s: float) -> bytes:
@@ -66,7 +66,10 @@ async def _received(receive: Receive, limit_bytes: int) -> bytes:
 
 
 def submission(body: bytes) -> tuple[str, str, bytes | None]:
-    """Decode a submission: (intentId, submissionTarget, payload as sent or None). Raises Refused if it is invalid."""
+    """Decode a submission. Returns intentId, submissionTarget, and the payload as sent or None.
+
+    Raises Refused if the submission is invalid.
+    """
     try:
         if not body.isascii():
             body.decode()  # the decoder does not look inside a payload
@@ -90,7 +93,7 @@ def submission(body: bytes) -> tuple[str, str, bytes | None]:
 
 
 def _has_half_a_pair(body: bytes) -> bool:
-    """Whether the body is valid JSON but not valid text: an escape such as \\ud800 without its other half."""
+    r"""Return whether the body is valid JSON but not valid text: an escape such as \ud800 without its other half."""
     if not _HALF.search(body):
         return False
     try:
@@ -134,7 +137,10 @@ def _name(value: str, field: str, chars_max: int) -> str:
 
 
 def wait_seconds(query: bytes) -> float:
-    """How long the client wants to wait for the first attempt or the end; 0: not at all. Raises Refused if invalid."""
+    """Return how long the client wants to wait for the first attempt or the end; 0: not at all.
+
+    Raises Refused if invalid.
+    """
     if not query:
         return 0.0
     given = [value for name, value in _pairs(query) if name == "waitSeconds"]
@@ -155,7 +161,10 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
 
 
 def intent_path(scope: Scope) -> tuple[str, list[str]]:
-    """The id after /v1/intents/, and the rest of the path. Uses the raw path: an id may hold an encoded slash."""
+    """Return the id after /v1/intents/, and the rest of the path.
+
+    Uses the raw path: an id may hold an encoded slash.
+    """
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     parts = raw.partition(b"?")[0].split(b"/")[3:]
     try:
@@ -166,5 +175,5 @@ def intent_path(scope: Scope) -> tuple[str, list[str]]:
 
 
 def may_exist(intent_id: str) -> bool:
-    """False for an id that can never have been stored: it need not be searched, and some databases refuse to."""
+    """Return False for an id that can never have been stored: it need not be searched, and some databases refuse it."""
     return 0 < len(intent_id) <= INTENT_ID_CHARS_MAX and _CONTROL.search(intent_id) is None

@@ -91,7 +91,7 @@ class _Server(uvicorn.Server):
         self._asked.set()
 
     async def main_loop(self) -> None:
-        """Like uvicorn's, but a requested end is noticed at once, not only at the next tick."""
+        """Do what uvicorn's own main loop does, but notice a requested end at once, not only at the next tick."""
         ticks = 0
         while not await self.on_tick(ticks):
             ticks = (ticks + 1) % TICKS_A_DAY
@@ -112,7 +112,7 @@ class _Server(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigurationError if the address cannot be used.
+    """Return a listening socket. Raises ConfigurationError if the address cannot be used.
 
     The protocol is given explicitly: only then does asyncio disable Nagle's algorithm, which delays each answer's body.
     """
@@ -177,9 +177,9 @@ class Places:
 
 
 def _is_framed_twice(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a request has both framing headers. Then the connection must close: a proxy may have used the other one.
+    """Return whether a request has both headers that tell the body's length. Then the connection must close.
 
-    What follows on such a connection cannot be trusted.
+    A proxy may have used the other header, so what follows on such a connection cannot be trusted.
     """
     return {name for name, _ in headers} >= {b"content-length", b"transfer-encoding"} and CLOSE not in headers
 
@@ -260,7 +260,7 @@ def raise_limit() -> None:
 
 
 def files_max() -> int:
-    """How many files the process may have open."""
+    """Return how many files the process may have open."""
     if sys.platform == "win32":
         return FILES_WANTED
     import resource
@@ -270,6 +270,9 @@ def files_max() -> int:
 
 
 def connections_max(asked: int | None, files_max: int, calls_max: int) -> int:
-    """The number asked for, but never so many that no file is left for the database and the gateway calls."""
+    """Return how many connections to allow: `asked`, or CONNECTIONS_MOST if that is None.
+
+    The result is never so high that no file is left for the database and the gateway calls.
+    """
     room = max(files_max - RESERVE - calls_max, files_max // 4, 1)
     return min(CONNECTIONS_MOST if asked is None else asked, room)

@@ -1,4 +1,4 @@
-"""Clients that wait for the first attempt or the end: one shared read of the database serves all of them."""
+"""Clients that wait for the first attempt or the end of an intent: one shared read of the database serves them all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ WAITERS_MAX = 10_000
 
 
 class Waiters:
-    """The waiting clients. Each wait ends in time, whatever the database does. While nobody waits, nothing is read."""
+    """Lets clients wait for their intents. While nobody waits, nothing is read.
+
+    Each wait ends in time, whatever the database does.
+    """
 
     def __init__(self, intake: IntakePort, limit_s: float, look_every_s: float = LOOK_EVERY_S) -> None:
         self._intake = intake
@@ -26,7 +29,7 @@ class Waiters:
         self._is_closed = False
 
     async def moved(self, intent_id: str, limit_s: float) -> bool:
-        """Wait until the intent was attempted or is over; then return True.
+        """Wait until the intent was attempted or is over. Returns True then.
 
         Returns False if the limit is over, too many clients wait, or `close` was called.
         """

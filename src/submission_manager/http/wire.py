@@ -27,7 +27,7 @@ StatusName = Literal["pending", "accepted", "rejected", "exhausted"]
 
 
 class Submission(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What a client asks for."""
+    """The body of a client's request to store an intent."""
 
     intent_id: IntentId
     submission_target: Target
@@ -37,7 +37,10 @@ class Submission(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Intent(msgspec.Struct, rename="camel"):
-    """`pending`, then exactly one of the other statuses, for ever. `accepted`: handed to the provider."""
+    """An intent in an answer: `pending`, then exactly one of the other statuses, for ever.
+
+    `accepted` means that the provider has taken the message.
+    """
 
     intent_id: IntentId
     submission_target: Target
@@ -49,7 +52,7 @@ class Intent(msgspec.Struct, rename="camel"):
 
 
 class Attempt(msgspec.Struct, rename="camel"):
-    """One gateway call, as recorded; what is empty is left out."""
+    """One gateway call in an answer, as it was recorded; empty fields are left out."""
 
     attempt_number: int
     started_at: When
@@ -65,7 +68,7 @@ class History(msgspec.Struct):
 
 
 class Fault(msgspec.Struct):
-    """`code` is for programs, `message` for people."""
+    """The error in an answer: `code` is for programs, `message` for people."""
 
     code: str
     message: str

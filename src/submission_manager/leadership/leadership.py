@@ -31,7 +31,10 @@ SETTLE_SHARE = 0.9  # of the rest of a lease that is given up: attempts under wa
 
 
 class Leadership:
-    """Executes only inside a valid term, and only after a full rebuild within it."""
+    """Seeks the lease, and leads in each term that it gets.
+
+    It executes attempts only inside a valid term, and only after a full rebuild of the schedule within that term.
+    """
 
     def __init__(
         self,
@@ -57,8 +60,8 @@ class Leadership:
     def misfit(self) -> FenceholdError | None:
         """The error that keeps this instance from leading (such as a lost right), or that ended its term at once.
 
-        It is forgotten when this instance has led for a minute, or has not failed for two minutes: otherwise it would
-        be reported for ever while another instance leads.
+        None if there is no such error. The error is forgotten when this instance has led for a minute, or has not
+        failed for two minutes: otherwise it would be reported for ever while another instance leads.
         """
         now_s, since_s = self._clock.now_s(), self._leads_since_s
         has_led = since_s is not None and now_s - since_s > MISFIT_PAUSE_MAX_S
@@ -80,7 +83,7 @@ class Leadership:
             await self._webhooks.close()
 
     async def _terms(self) -> bool:
-        """Hold term after term. True if the leader was stopped; False if this instance should pause.
+        """Lead in one term after another. Returns True if the leader was stopped, False if this instance should pause.
 
         It should pause after an error that no retry can fix, or after an SQL error soon after a term's begin.
         """
@@ -101,7 +104,7 @@ class Leadership:
             await terms.aclose()
 
     async def _rest(self) -> None:
-        """Stop seeking the lease for a while, twice as long as the last time; then seek it again."""
+        """Stop seeking the lease for a while, twice as long as the last time."""
         await self._leader.shutdown(self._settings.step_down_limit_s)
         while True:
             most_s = MISFIT_PAUSE_MAX_S if isinstance(self._misfit, ConfigurationError) else PAUSE_MAX_S
@@ -124,8 +127,8 @@ class Leadership:
     async def stop(self, lost_since_s: float | None = None) -> int:
         """Begin nothing new, let running attempts end within the limit, then release the lease.
 
-        Returns how many attempts were cut by the limit, or were made but not recorded since `lost_since_s`: nobody
-        knows whether the provider accepted those.
+        Returns how many attempts were cut off by the limit, or were made but not recorded since `lost_since_s`: nobody
+        knows whether the provider accepted those attempts.
         """
         self._stopping.set()
         lost_since_s = self._clock.now_s() if lost_since_s is None else lost_since_s
@@ -179,7 +182,8 @@ class Leadership:
     async def _give_up(self, tenure: Tenure, fault: FenceholdError | None) -> None:
         """Begin nothing new, and keep the lease while calls are under way, but not until it expires.
 
-        So their outcomes are recorded, if the database answers, and the next leader does not repeat them at once.
+        So the outcomes of these calls are recorded, if the database answers, and the next leader does not repeat them
+        at once.
         """
         limit_s = SETTLE_SHARE * tenure.term.remaining_s
         if isinstance(fault, ConfigurationError):
@@ -203,7 +207,7 @@ class Leadership:
             self._metrics.role(False, epoch)
 
     async def _lead(self, tenure: Tenure) -> None:
-        """Do all work of a term. Returns when leadership must be given up; is cancelled when it is lost."""
+        """Do all work of a term. Returns when leadership must be given up; is cancelled when the lease is lost."""
         try:
             cursor = await self.reader.rebuild(tenure)
             tenure.check()  # the lease may be lost meanwhile; then this schedule is never used
@@ -227,7 +231,7 @@ class Leadership:
 
 
 def _which(cut: Sequence[Running]) -> dict[str, Any]:
-    """The log fields of cut attempts: their count, intents, keys, and their gateways' answers."""
+    """Return the log fields of attempts that were cut off: their count, intents, keys, and their gateways' answers."""
     received = [f"{one.key}: {one.received()}" for one in cut if one.outcome is not None]
     ids, keys = [one.job.intent_id for one in cut], [one.key for one in cut if one.key]
     return {"attempts": len(cut), "intents": ids, "keys": keys, "received": received}

@@ -26,9 +26,11 @@ LEFT_OPEN = (
 
 @dataclass(frozen=True)
 class LeadershipSettings:
-    """`hint_gap_s`: the shortest time between two reads caused by hints, so that many hints cause few reads.
+    """The settings for reading the schedule.
 
-    `priorities`: by target; a target not in it has 0. `virtual_deadline_s` orders intents without a deadline.
+    `hint_gap_s`: the shortest time between two reads caused by hints (a database's notifications that an intent was
+    submitted), so that many hints cause few reads. `priorities`: by target; a target not in it has 0.
+    `virtual_deadline_s` orders intents without a deadline.
     """
 
     refresh_every_s: float = 1.0
@@ -49,7 +51,7 @@ class LeadershipSettings:
 
 
 class ScheduleReader:
-    """Reads the schedule into a tenure; keeps nothing after that tenure's end."""
+    """Reads the schedule from the database into a tenure, the state of one term; keeps nothing after the term."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class ScheduleReader:
         self._hinted = asyncio.Event()
 
     def hint(self) -> None:
-        """Something was submitted: refresh now, not at the next interval."""
+        """Refresh the schedule now, not only at the next interval, because an intent was submitted."""
         self._hinted.set()
 
     def listen(self) -> None:
@@ -71,7 +73,7 @@ class ScheduleReader:
         self._schedule.on_submitted(self.hint)
 
     async def rebuild(self, tenure: Tenure) -> Cursor:
-        """Check that this instance can lead, and read the whole schedule.
+        """Check that this instance can lead, and read the whole schedule. Returns the cursor for the refreshes.
 
         No attempt begins before this, so no message is sent whose outcome could not be recorded.
         """
@@ -109,7 +111,10 @@ class ScheduleReader:
             self._facts.fact("outcomes_unknown", attempts=found.attempts, intents=intents, keys=keys, **told)
 
     async def stay_fit(self, tenure: Tenure) -> None:
-        """Check at intervals: a lost right or table ends the term, before many messages are sent without a record."""
+        """Check the tables and rights at intervals; end the term if one is missing.
+
+        Otherwise many messages could be sent whose outcomes cannot be recorded.
+        """
         while True:
             await asyncio.sleep(FITNESS_EVERY_S)
             try:
@@ -135,7 +140,7 @@ class ScheduleReader:
         return cursor
 
     async def refresh(self, tenure: Tenure, cursor: Cursor) -> None:
-        """Read the changes at intervals, and at once on a hint, until the term ends."""
+        """Read the schedule's changes at intervals, and at once when an intent was submitted, until the term ends."""
         complete_s = self._clock.now_s()  # when the last complete refresh began
         while True:
             hinted = await self._clock.wait(self._hinted, self._settings.refresh_every_s)
@@ -177,7 +182,10 @@ class ScheduleReader:
 
 @asynccontextmanager
 async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[AsyncIterator[Page]]:
-    """Close the pages at once if a rebuild is cut short: its connection must not wait for garbage collection."""
+    """Close the iterator of pages at once if a rebuild is cut short.
+
+    Its connection must not wait for garbage collection.
+    """
     try:
         yield pages
     finally:

@@ -12,7 +12,10 @@ LANES_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
-    """How long attempts at one gateway take: a mean and a mean deviation; the newest attempts weigh the most."""
+    """How long attempts at one gateway take: their mean time and its mean deviation.
+
+    The newest attempts weigh the most.
+    """
 
     mean_us: float
     spread_us: float
@@ -25,12 +28,15 @@ class CallTime:
 
     @property
     def expected_us(self) -> int:
-        """The time that hardly any attempt exceeds."""
+        """The time in microseconds that hardly any attempt exceeds."""
         return int(self.mean_us + SPREADS * self.spread_us)
 
 
 class CallTimes:
-    """The expected time per gateway, from answered attempts; 0 for an unknown gateway. Keeps at most LANES_MAX."""
+    """The expected time of an attempt for each gateway, from answered attempts. Keeps at most LANES_MAX gateways.
+
+    The time is 0 for an unknown gateway.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, CallTime] = {}
@@ -47,9 +53,9 @@ class CallTimes:
 
 
 def latest_start_us(due_us: int, deadline_us: int, expected_us: int) -> int:
-    """The time from which on an attempt is not expected to end before the deadline.
+    """Return the time from which on an attempt is started too late: it is not expected to end before the deadline.
 
-    Never before half of the time from due to deadline is over. So a slow gateway is still called, and is seen when it
-    becomes fast again; and slow attempts of other targets never leave a target without attempts.
+    The result is never before half of the time from due to deadline is over. So a slow gateway is still called, and is
+    seen when it becomes fast again; and slow attempts of other targets never leave a target without attempts.
     """
     return deadline_us - min(expected_us, max(0, deadline_us - due_us) // 2)

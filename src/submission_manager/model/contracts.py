@@ -54,9 +54,10 @@ PRIORITY_MAX = 9
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """How a target's intents wait. Read from the current registry, never copied onto an intent.
+    """How a target's intents wait. It is read from the current registry, never copied onto an intent.
 
-    `priority`: higher ones go first at their gateway. `max_backlog`: while so many are pending, new ones are refused.
+    `priority`: higher ones go first at their gateway. `max_backlog`: while so many are pending, new intents are
+    refused.
     """
 
     priority: int = 0

@@ -14,7 +14,7 @@ ERROR_CHARS_MAX = 1000
 
 
 class Status(enum.StrEnum):
-    """An intent is first `pending`, then has exactly one of the others for ever."""
+    """The status of an intent: first `pending`, then exactly one of the others for ever."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"

@@ -15,12 +15,15 @@ EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)  # before any attempt
 
 
 def no_answer(limit_s: float) -> str:
-    """The error text of a call that timed out: the same text wherever the timeout happened."""
+    """Return the error text of a call that timed out: the same text wherever the timeout happened."""
     return f"no answer within {limit_s:g} s"
 
 
 class Answer(enum.Enum):
-    """The result of a gateway call. ERROR is everything else: no answer, an invalid answer, no reason given."""
+    """The result of a gateway call.
+
+    ERROR is all but accepted or rejected: no answer, or an invalid one, or no reason given.
+    """
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -38,7 +41,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision on an intent. PENDING: try again at `retry_at`. The other statuses are final."""
+    """The decision on an intent after an attempt. PENDING: try again at `retry_at`. The other statuses are final."""
 
     status: Status
     exhausted_reason: Exhausted | None = None
@@ -47,7 +50,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All input of the rules. `attempt_number` includes this attempt; times are the database's."""
+    """All that the rules decide by, for one attempt.
+
+    `attempt_number` includes this attempt; times are the database's.
+    """
 
     contract: Contract
     outcome: Outcome
@@ -62,7 +68,7 @@ class Case:
 
 
 def deadline(contract: Contract, created_at: dt.datetime) -> dt.datetime | None:
-    """The time after which nothing is attempted and nothing counts as accepted; None: the policy has no deadline."""
+    """Return the time after which nothing is attempted or counts as accepted; None: the policy has no deadline."""
     if contract.policy is not Policy.DEADLINE or contract.max_acceptance_seconds is None:
         return None
     return created_at + dt.timedelta(seconds=contract.max_acceptance_seconds)
@@ -127,9 +133,9 @@ def judge(case: Case) -> Verdict:
 
 
 def timetable(case: Case) -> list[tuple[dt.datetime, Verdict]]:
-    """The verdicts of `judge` for every possible finish time, each with the first instant at which it applies.
+    """Return the verdicts of `judge` for every possible finish time, each with the first instant at which it applies.
 
-    For a database that chooses by its own clock, in one batch. `finished_at` of the case is ignored.
+    A database uses the table to choose by its own clock, in one batch. `finished_at` of the case is ignored.
     """
     until = deadline(case.contract, case.created_at)
     delay = dt.timedelta(seconds=case.retry_delay_s)

@@ -52,7 +52,7 @@ class Problems:
         self.found.append(f"{place}: {problem}" if place else problem)
 
     def fields(self, value: object, place: str, known: Iterable[str]) -> Mapping[str, Any]:
-        """The object at this place; adds a problem if it is no object, and one for each unknown field."""
+        """Return the JSON object at this place; add a problem if it is no object, and one for each unknown field."""
         if not isinstance(value, dict):
             self.add(place, f"must be an object, not {kind_of(value)}")
             return {}
@@ -225,7 +225,10 @@ def _variable(value: object, place: str, problems: Problems) -> None:
 
 
 def _url(value: object, place: str, problems: Problems, *, is_base: bool) -> str | None:
-    """The checked URL, or None with a problem added. A problem never quotes the URL: it may hold a password."""
+    """Return the checked URL, or add a problem and return None.
+
+    A problem never quotes the URL: it may hold a password.
+    """
     url = problems.text(value, place, URL_CHARS_MAX)
     if url is None:
         return None

@@ -19,7 +19,7 @@ DIGITS_MAX = 1000
 
 
 class BadRegistry(ConfigurationError):
-    """The registry file cannot be used. `problems` lists every problem with its place."""
+    """The error for a registry file that cannot be used. `problems` lists every problem with its place in the file."""
 
     code = "bad_registry"
 
@@ -40,16 +40,16 @@ class Registry:
 
     @property
     def priorities(self) -> Mapping[str, int]:
-        """The priorities by target; a target not in it has 0."""
+        """The priorities by target; a target that is not a key has 0."""
         return {target: one.priority for target, one in self.queueing.items() if one.priority}
 
     @property
     def backlogs_max(self) -> Mapping[str, int]:
-        """The most pending intents by target; a target not in it has no limit."""
+        """The maximum of pending intents by target; a target that is not a key has no limit."""
         return {target: one.max_backlog for target, one in self.queueing.items() if one.max_backlog is not None}
 
     def never_retried(self, retry_delay_s: float) -> list[str]:
-        """Targets whose deadline leaves no time for a second attempt, however soon the first one fails."""
+        """Return the targets whose deadline leaves no time for a second attempt, however soon the first one fails."""
         limits = {target: one.max_acceptance_seconds for target, one in self.contracts.items()}
         return sorted(target for target, limit_s in limits.items() if limit_s is not None and retry_delay_s >= limit_s)
 
@@ -60,7 +60,7 @@ class Registry:
         return {variable for hook in hooks for variable in (hook.secret_env, *hook.headers_env.values()) if variable}
 
     def variables_missing(self, environment: Mapping[str, str]) -> list[str]:
-        """Those of `variables` that are not set here: webhooks that need them would fail."""
+        """Return those of `variables` that are not set here: webhooks that need them would fail."""
         return sorted(variable for variable in self.variables if not environment.get(variable))
 
 
@@ -129,7 +129,10 @@ def _find_misfits(value: object, place: str, problems: Problems) -> None:
 
 
 def _json(text: str, where: str, problems: Problems) -> Any:
-    """Parse the text as JSON. Comment lines are blanked, not removed, so that errors keep the file's line numbers."""
+    """Parse the text as JSON and return the value; add a problem if it is invalid.
+
+    Comment lines are blanked, not removed, so that errors keep the file's line numbers.
+    """
     bare = "\n".join("" if line.lstrip().startswith("#") else line for line in text.split("\n"))
 
     try:

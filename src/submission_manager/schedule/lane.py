@@ -21,7 +21,10 @@ SHARE = 4
 
 
 class Entry(NamedTuple):
-    """One intent in a heap. `key_us` is its due time until it is due, then its deadline, real or virtual."""
+    """One intent in a heap of a lane. `key_us` orders the heap: the due time until it is due, then the deadline.
+
+    An intent without a deadline has a virtual one, as the module says.
+    """
 
     key_us: int
     sequence: int
@@ -34,7 +37,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Level:
-    """The intents of one priority that are due."""
+    """The intents of one priority that are due: those with a deadline, and those without."""
 
     dated: list[Entry] = field(default_factory=list)
     undated: list[Entry] = field(default_factory=list)
@@ -45,7 +48,10 @@ class Level:
 
 
 class Lane:
-    """The heaps of one gateway. `live` holds the valid entries: any other entry in a heap is stale and skipped."""
+    """The intents that wait for one gateway, in heaps.
+
+    `live` holds the valid entry of each intent: any other entry in a heap is stale and skipped.
+    """
 
     def __init__(self, live: dict[str, Entry], virtual_us: int) -> None:
         self._live = live
@@ -62,9 +68,10 @@ class Lane:
             heapq.heappush(self._waiting, entry)
 
     def head(self, now_us: int, expected_us: int = 0) -> Entry | None:
-        """The next entry; None: nothing is due. `expected_us`: how long an attempt is expected to take.
+        """Return the entry whose attempt is to start next; None if nothing is due.
 
-        Skips an intent that is past its deadline, or would be when its attempt ends: it is to be ended instead.
+        `expected_us`: how long an attempt is expected to take. An intent that is past its deadline, or would be when
+        its attempt ends, is skipped: it is to be ended instead.
         """
         self._drop_stale(now_us, expected_us)
         while self._waiting and self._waiting[0].due_us <= now_us:
@@ -84,7 +91,7 @@ class Lane:
         heapq.heappop(level.undated if entry.deadline_us is None else level.dated)
 
     def next_due_us(self) -> int | None:
-        """The earliest due time of any entry; in the past if one is due already. None if the lane is empty."""
+        """Return the earliest due time of any entry; in the past if one is due already. None if the lane is empty."""
         self._drop_stale(None)
         heads = [level.first for level in self._levels.values()] + self._waiting[:1]
         return min((entry.due_us for entry in heads if entry is not None), default=None)
@@ -94,7 +101,7 @@ class Lane:
         return not self._waiting and not self._levels
 
     def sweep(self) -> None:
-        """Remove all stale entries."""
+        """Remove all stale entries: those whose intent has a newer entry or none."""
         self._waiting = self._kept(self._waiting)
         for level in self._levels.values():
             level.dated, level.undated = self._kept(level.dated), self._kept(level.undated)
@@ -102,7 +109,7 @@ class Lane:
     # --- parts ---
 
     def _ripen(self, entry: Entry) -> None:
-        """The entry is due: from now on it is ordered by its deadline."""
+        """Order this entry by its deadline from now on, because it is due."""
         _, sequence, intent_id, lane, due_us, deadline_us, priority = entry
         level = self._levels.get(priority)
         if level is None:
@@ -116,7 +123,10 @@ class Lane:
         return min((level.undated[0] for level in self._levels.values() if level.undated), default=None)
 
     def _drop_stale(self, now_us: int | None, expected_us: int = 0) -> None:
-        """Drop stale entries from the heads, so each head is valid; with `now_us`, also those too late to start."""
+        """Drop stale entries from the heads of the heaps, so that each head is valid.
+
+        With `now_us`, entries that are too late to start are dropped too.
+        """
         _drop_heads(self._waiting, self._live, None)
         for priority, level in list(self._levels.items()):
             _drop_heads(level.dated, self._live, now_us, expected_us)

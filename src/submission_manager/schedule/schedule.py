@@ -49,7 +49,10 @@ class Job:
 
 
 class Schedule:
-    """Each intent is in it at most once, and not at all while it is taken; observing the same again changes nothing."""
+    """Which intent is due when, in memory. Each intent is in it at most once, and not at all while it is taken.
+
+    Observing the same values again changes nothing.
+    """
 
     def __init__(self, virtual_us: int = VIRTUAL_US) -> None:
         self._virtual_us = virtual_us
@@ -67,7 +70,10 @@ class Schedule:
         self, intent_id: str, due_us: int | None, lane: str,
         *, deadline_us: int | None = None, priority: int = 0, now_us: int = 0,
     ) -> None:  # fmt: skip
-        """Store what was read of this intent. Ignored while it is taken: whoever took it gets newer values."""
+        """Store what was read of this intent.
+
+        Does nothing while it is taken: the code that took it gets newer values.
+        """
         if intent_id in self._taken:
             return
         if due_us is None:
@@ -78,7 +84,10 @@ class Schedule:
             self._put(Entry(due_us, self._next(), intent_id, lane, due_us, deadline_us, priority), deadline_us, now_us)
 
     def take(self, now_us: int, load: Load, expected_us: Expected = unknown) -> Job | None:
-        """The next intent of the lane with the fewest attempts under way; it stays taken until it is settled."""
+        """Take and return the next intent of the lane with the fewest attempts under way; None if none can start now.
+
+        The intent stays taken until `settle` is called for it.
+        """
         best: tuple[tuple[int, int, Entry], Lane] | None = None
         for name, lane in self._open_lanes():
             under_way = load(name)
@@ -93,9 +102,9 @@ class Schedule:
         return self._taken_out(chosen)
 
     def settle(self, job: Job, due_us: int | None, *, expires_us: int | None = None) -> None:
-        """Put the taken intent back, due at `due_us`; None: remove it.
+        """Put the taken intent back, due at `due_us`; None: remove the intent for good.
 
-        `expires_us`: do not try to end it by its deadline before this time.
+        `expires_us`: do not try to end the intent by its deadline before this time.
         """
         self._taken.discard(job.intent_id)
         if due_us is not None:
@@ -104,16 +113,16 @@ class Schedule:
             self._put(entry, until_us if until_us is None else max(until_us, expires_us or 0), 0)
 
     def next_due_us(self, load: Load) -> int | None:
-        """When the next intent is due in the lanes that have room; None if there is none."""
+        """Return when the next intent is due in the lanes that have room; None if there is none."""
         dues = [lane.next_due_us() for name, lane in self._open_lanes() if load(name) is not None]
         return min((due for due in dues if due is not None), default=None)
 
     # --- deadlines ---
 
     def expired(self, now_us: int, limit: int) -> list[Job]:
-        """Take at most `limit` intents whose deadline has passed, the earliest first, whatever their lanes do.
+        """Take and return at most `limit` intents whose deadline has passed, the earliest first, from all lanes.
 
-        Leaves out those that are taken already: whoever took them checks the deadline.
+        Intents that are taken already are left out: the code that took them checks the deadline.
         """
         jobs: list[Job] = []
         while self._deadlines and self._deadlines[0][0] <= now_us and len(jobs) < limit:
@@ -150,7 +159,7 @@ class Schedule:
         return Job(entry.intent_id, entry.lane, entry.due_us, entry.deadline_us, entry.priority)
 
     def _open_lanes(self) -> list[tuple[str, Lane]]:
-        """All lanes that are not empty. Removes the empty ones, because gateways come and go."""
+        """Return all lanes that are not empty. Removes the empty lanes, because gateways come and go."""
         for name in [name for name, lane in self._lanes.items() if lane.is_empty()]:
             del self._lanes[name]
         return list(self._lanes.items())

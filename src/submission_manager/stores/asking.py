@@ -11,7 +11,7 @@ from submission_manager.answers import Answers
 
 
 class Asking:
-    """Base of a store's parts."""
+    """Base of a store's parts: runs their statements by name, and tells `Answers` whether the database answered."""
 
     def __init__(self, source: OwnTables | Reader, answers: Answers) -> None:
         self._source = source
@@ -22,6 +22,6 @@ class Asking:
 
 
 def fixed(limit_s: float) -> Callable[[], float]:
-    """Fix a limit that starts now; the result returns the seconds left."""
+    """Fix a time limit that starts now, and return a function that returns the seconds left of it."""
     ends_s = time.monotonic() + limit_s
     return lambda: ends_s - time.monotonic()

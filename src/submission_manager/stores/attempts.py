@@ -52,7 +52,7 @@ class Locked:
 
     @property
     def number(self) -> int:
-        """The number of the attempt to be made, or under way."""
+        """The number of the attempt that is to be made, or that is under way."""
         return self.attempt_count + 1
 
 
@@ -69,7 +69,7 @@ class Marker:
 
 
 class Attempts(Asking):
-    """Implements AttemptPort. If a write raises LeaseLost, nothing was written."""
+    """Makes the executor's reads and fenced writes (AttemptPort). If a write raises LeaseLost, nothing was written."""
 
     def __init__(self, tables: OwnTables, answers: Answers) -> None:
         super().__init__(tables, answers)
@@ -161,7 +161,7 @@ class Attempts(Asking):
         return (yield from self._recorded_before(term, started, retry_delay_s))
 
     def _recorded_before(self, term: Term, started: Started, retry_delay_s: float) -> Steps[Recorded | None]:
-        """The result of a record that was committed but whose answer was lost; None if it was not committed."""
+        """Return the result of a record that was committed but whose answer was lost; None if it was not committed."""
         if (started.key, term.epoch) not in self._unsure:
             return None
         found = yield Statement("read", {"id": started.intent_id})
@@ -177,13 +177,13 @@ class Attempts(Asking):
         return Expired(over, [row["intent_id"] for row in found if row["status"] == Status.PENDING], unknown)
 
     def _ended(self, term: Term, ids: list[str]) -> Steps[tuple[list[Row], int]]:
-        """The rows of those that are over now, and how many of them had a start without a recorded outcome."""
+        """Return the rows of those intents that are over now, and how many had a start without a recorded outcome."""
         params = {"ids": ids, "epoch": term.epoch, "holder": term.holder_id, "error": OUTCOME_UNKNOWN}
         found = yield Statement("expire", params)
         return found, sum(row["unknown"] for row in found)
 
     def _marked(self, term: Term, started: Started) -> Steps[Locked | None]:
-        """The row with this attempt's marker; None if the attempt has been recorded already."""
+        """Lock and return the row with this attempt's marker; None if the attempt has been recorded already."""
         found = yield Statement("lock_marker", {"id": started.intent_id, "wait_ms": LOCK_WAIT_MS})
         if not found:
             return None
@@ -242,7 +242,7 @@ def _one(statement: Statement) -> Steps[None]:
 
 
 def left_behind(recorded: Recorded) -> NotNow:
-    """The answer to a start that found, and recorded, an attempt that an earlier term left open."""
+    """Return the answer to a start that found, and recorded, an attempt that an earlier term left open."""
     return NotNow(recorded.status, recorded.due_at, recorded.over, unknown_outcome=True)
 
 
@@ -250,7 +250,7 @@ def ended(
     of: Locked | Started, status: Status, attempt_count: int, at: dt.datetime, reason: str | None = None,
     exhausted_reason: str | None = None,
 ) -> Over:  # fmt: skip
-    """An intent that ended just now; `reason`: what the gateway said in its last answer."""
+    """Return the value for an intent that ended just now; `reason`: what the gateway said in its last answer."""
     rejected_reason = reason if status is Status.REJECTED else None
     target, webhook = of.contract.submission_target, of.contract.webhook
     intent = Intent(of.intent_id, target, of.created_at, status, attempt_count, at, rejected_reason, exhausted_reason)
@@ -262,10 +262,10 @@ def started_of(found: Locked, started_at: dt.datetime) -> Started:
 
 
 def recorded_before(intent: Intent, started: Started, retry_delay_s: float) -> Recorded | None:
-    """The result of a record that was committed but whose answer was lost; None if it was not committed.
+    """Return the result of a record that was committed but whose answer was lost; None if it was not committed.
 
-    Only this record can have counted the attempt: the fence refuses everybody else. The exact due time was in the lost
-    answer; if the next start comes too early, the database returns the due time again.
+    Only this attempt's own record can have counted the attempt: the fence refuses everybody else. The exact due time
+    was in the lost answer; if the next start comes too early, the database returns the due time again.
     """
     if intent.attempt_count < started.attempt_number:
         return None
@@ -276,7 +276,7 @@ def recorded_before(intent: Intent, started: Started, retry_delay_s: float) -> R
 
 
 def said(outcome: Outcome | None) -> Mapping[str, str | None]:
-    """The gateway's answer as columns; both are None after an error, because an error is not an answer."""
+    """Return the gateway's answer as columns; both are None after an error, because an error is not an answer."""
     if outcome is None:
         return {"outcome_status": None, "outcome_reason": None}
     status = None if outcome.answer is Answer.ERROR else outcome.answer.value
@@ -284,6 +284,6 @@ def said(outcome: Outcome | None) -> Mapping[str, str | None]:
 
 
 def error_text(outcome: Outcome) -> str | None:
-    """The text of the error column: an ERROR always has one."""
+    """Return the text for the error column: an ERROR always has one; other answers have None."""
     error = "error" if outcome.answer is Answer.ERROR and outcome.error is None else outcome.error
     return rows.fitted(error, ERROR_CHARS_MAX)

@@ -30,7 +30,10 @@ class _Waiting:
 
 
 class Gathering:
-    """Each submission is answered within its own limit, whatever happens to its batch."""
+    """Collects submissions into batches and stores each batch with one call of `store_batch`.
+
+    Each submission is answered within its own limit, whatever happens to its batch.
+    """
 
     def __init__(self, store_batch: StoreBatch, lanes: int) -> None:
         self._store_batch = store_batch
@@ -71,7 +74,10 @@ class Gathering:
             self._busy.discard(lane)  # here, not when the task is done: a submission in between must find a free lane
 
     def _batch(self) -> list[_Waiting]:
-        """Take the next batch, without callers that have left; at most one of each id, so each gets its own answer."""
+        """Take and return the next batch, without callers that have left.
+
+        It has at most one submission of each id, so that each gets its own answer.
+        """
         batch: list[_Waiting] = []
         ids: set[str] = set()
         size = 0

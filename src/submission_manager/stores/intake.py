@@ -1,4 +1,4 @@
-"""Intake, written once: the databases differ only in how a batch of submissions is stored."""
+"""Stores submissions. The code is written once: the databases differ only in how a batch of submissions is stored."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Intake(Asking):
         return [row for group in by_contract.values() for row in await self._stored_group(group, left_s)]
 
     async def _stored_group(self, group: list[NewIntent], left_s: Callable[[], float]) -> list[Row]:
-        """Do the same as `_stored`, for intents that all have the same contract."""
+        """Store those intents that are new, as `_stored` does, for intents that all have the same contract."""
         raise NotImplementedError
 
     async def _submitted(self, intent_ids: list[str], limit_s: float) -> list[Row]:
         return await self._rows("submitted", {"ids": intent_ids}, limit_s, is_promise=True)
 
     def _is_kept(self, intent_id: str) -> bool:
-        """Whether the database can distinguish this id from all others."""
+        """Return whether the database can tell this id from all others."""
         return rows.is_storable(intent_id)
 
     async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:

@@ -29,9 +29,9 @@ PARTS: dict[str, tuple[type[Intake], type[Schedule], type[Attempts]]] = {
 
 
 class Store:
-    """One database, for one event loop.
+    """The service's store on one database, for one event loop.
 
-    `init` and `script` are those of the service's own tables, without the leases'.
+    `init` and `script` make the service's own tables, without the table of the leases.
     """
 
     def __init__(self, tables: OwnTables, answers: Answers) -> None:
@@ -48,7 +48,7 @@ class Store:
         return await self._tables.init()
 
     def script(self) -> str:
-        """The SQL that `init` runs, as text; opens no connection."""
+        """Return the SQL that `init` runs, as text; opens no connection."""
         return self._tables.script()
 
     async def close(self) -> None:
@@ -57,7 +57,10 @@ class Store:
 
 
 def kind_of(url: str) -> str:
-    """The URL's scheme. Raises ConfigurationError if it is no URL; the hint names the service's databases only."""
+    """Return the URL's scheme.
+
+    Raises ConfigurationError if it is no URL; the hint names the service's databases only.
+    """
     try:
         return scheme(url)
     except ConfigurationError as error:
@@ -67,10 +70,11 @@ def kind_of(url: str) -> str:
 def open_store(
     url: str, durable: Durability | None = None, facts: FactSink | None = None, answers: Answers | None = None
 ) -> Store:
-    """The store for the database at `url`, not yet open.
+    """Return the store for the database at `url`, not yet open.
 
     Raises ConfigurationError for a wrong URL, without showing its password. The leases are in the same database:
-    `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`. `answers` records whether it answers.
+    `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`. `answers` records whether the database
+    answers.
     """
     kind = kind_of(url)
     if kind not in ("sqlite", "postgresql", "mssql"):

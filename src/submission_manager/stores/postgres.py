@@ -41,7 +41,7 @@ class PostgresIntake(Intake):
         return await self._rows("submit", params, left_s(), is_promise=True)
 
     def _contract_params(self, contract: Contract) -> Mapping[str, Any]:
-        """The contract's parameters, computed once for each: the registry has few, but every submission needs one."""
+        """Return the contract's parameters, computed once for each: there are few, but every submission needs one."""
         kept = self._contracts.get(id(contract))
         if kept is None:
             if len(self._contracts) >= CONTRACTS_KEPT_MAX:
@@ -53,9 +53,11 @@ class PostgresIntake(Intake):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """All rows visible in the snapshot `seen` have been read; `floor` is spec 000's cursor at the start of the round.
+    """The cursor of the schedule on PostgreSQL: all rows visible in the snapshot `seen` have been read.
 
-    `next_seen` is set only inside a round: the snapshot of its first page; `after` is then the last row read in it.
+    A round is a refresh of several pages. `floor` is the place, by time and id, that the reading had reached when the
+    round began. `next_seen` is set only inside a round: the snapshot of its first page; `after` is then the last row
+    read in it.
     """
 
     seen: str
@@ -101,7 +103,7 @@ def _modified(due: Due) -> Place:
 
 
 def _sorted(found: list[Row]) -> tuple[list[Row], dt.datetime, str]:
-    """The schedule's rows, and from the clock's own row the time and the snapshot they were read in."""
+    """Split the found rows: return the schedule's rows, and the time and the snapshot from the clock's own row."""
     place = next(place for place in reversed(range(len(found))) if found[place]["snapshot"] is not None)
     clock = found.pop(place)  # usually the last
     return found, clock["last_modified_at"], clock["snapshot"]

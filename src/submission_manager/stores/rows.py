@@ -59,7 +59,7 @@ def backlog(row: Row) -> Backlog:
 
 
 def dues(found: list[Row]) -> list[Due]:
-    """Rows of the schedule. A statement returns `deadline_s` only if the policy is a deadline.
+    """Return rows of the schedule as values. A statement returns `deadline_s` only if the policy is a deadline.
 
     All rows with the same gateway or target share one string: up to a million of them are kept in memory.
     """
@@ -105,7 +105,7 @@ def payload_hash(payload: bytes | None) -> bytes:
 
 
 def known(new: NewIntent, row: Row) -> Submitted:
-    """The result for an id that is stored already: KNOWN if target and payload are the same, else CONFLICT."""
+    """Return the result for an id that is stored already: KNOWN if target and payload are the same, else CONFLICT."""
     is_same = is_repeat(new.contract.submission_target, new.payload, row)
     return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, intent(row))
 
@@ -125,10 +125,11 @@ def left_open(found: list[Row]) -> LeftOpen:
 
 
 def owner(found: list[Row], lease_name: str) -> str | None:
-    """The lease that owns the tables, from the rows of `owner`; None: nobody, so this lease may become the owner.
+    """Return the lease that owns the tables, from the rows of the statement `owner`.
 
-    Tables of an older version have no recorded owner. If other leases exist and `lease_name` is not among them, one of
-    those is returned, so that a new lease does not get the tables.
+    None means that nobody owns them, so that this lease may become the owner. Tables of an older version have no
+    recorded owner. If other leases exist and `lease_name` is not among them, one of them is returned, so that a new
+    lease does not get the tables.
     """
     recorded = [str(row["lease_name"]) for row in found if row["is_owner"]]
     others = sorted(str(row["lease_name"]) for row in found if not row["is_owner"])
@@ -149,7 +150,7 @@ def is_storable(text: str) -> bool:
 
 
 def fitted(text: str | None, chars_max: int) -> str | None:
-    """`text` cut to its column; characters that no database stores (NUL, half a surrogate pair) are replaced."""
+    """Return `text` cut to its column; characters that no database stores (NUL, half a surrogate pair) are replaced."""
     if text is None:
         return None
     return text[:chars_max].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

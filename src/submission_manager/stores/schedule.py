@@ -1,4 +1,7 @@
-"""Reads the schedule. Databases differ only in how they guard the cursor and write the place where a page begins."""
+"""Reads the schedule. Databases differ only in how they guard the cursor and write the place where a page begins.
+
+The cursor is where the last reading ended; it must not miss a row whose transaction commits later.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Place = tuple[Any, str]
 
 
 class Schedule(Asking, SchedulePort):
-    """A SchedulePort with a connection of its own; `refresh` is each database's own."""
+    """Reads the schedule (SchedulePort) on a connection of its own; each database has its own `refresh`."""
 
     start: Place
 
@@ -27,7 +30,7 @@ class Schedule(Asking, SchedulePort):
         self._reader = reader
 
     async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        """Read the pending intents page by page. The next refresh finds the rows that change meanwhile."""
+        """Read the pending intents page by page. Rows that change meanwhile are found by the next refresh."""
         cursor, after = await self._horizon(limit_s), self.start
         while True:
             found, now = await self._pending({"after_at": after[0], "after_id": after[1], "limit": page_rows}, limit_s)
@@ -37,15 +40,15 @@ class Schedule(Asking, SchedulePort):
             after = self._place(found[-1])
 
     async def _horizon(self, limit_s: float) -> Cursor:
-        """The cursor from which the refreshes after this rebuild continue."""
+        """Return the cursor from which the refreshes after this rebuild continue."""
         raise NotImplementedError
 
     async def _pending(self, params: dict[str, Any], limit_s: float) -> tuple[list[Row], dt.datetime]:
-        """One page of the pending intents, and the database's clock."""
+        """Return one page of the pending intents, and the database's clock."""
         raise NotImplementedError
 
     def _place(self, row: Row) -> Place:
-        """Where the page after this row begins."""
+        """Return where the page after this row begins."""
         return row["place"], row["intent_id"]
 
     async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:

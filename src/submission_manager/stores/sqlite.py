@@ -35,7 +35,7 @@ def _params(new: NewIntent) -> dict[str, Any]:
 
 
 class SqliteSchedule(Schedule):
-    """A cursor is the sequence number of the last write that was read."""
+    """Reads the schedule on SQLite. A cursor is the sequence number of the last write that was read."""
 
     start = ("", "")
 

@@ -78,7 +78,7 @@ class SqlServerIntake(Intake):
 
 
 def submission(group: list[NewIntent]) -> dict[str, Any]:
-    """The parameters of `submit`, for intents of one contract."""
+    """Return the parameters of the statement `submit`, for intents of one contract."""
     params = rows.contract_params(group[0].contract)
     limits = {name: params[name] or NO_NUMBER for name in ("max_acceptance_seconds", "max_attempts")}
     return {**params, **limits, **_packed(group)}
@@ -116,7 +116,11 @@ class SqlServerAttempts(Attempts):
         return (yield from self._unmarked(term, found, retry_delay_s))
 
     def _unmarked(self, term: Term, found: Locked, retry_delay_s: float) -> Steps[Started | NotNow]:
-        """The answer to a start that wrote no marker. If another term left a marker, its attempt is recorded first."""
+        """Return the answer to a start whose batch wrote no marker, which is the record of a started attempt.
+
+        If this same term wrote a marker before, the answer may still be Started. If another term left a marker, the
+        attempt of that marker is recorded first.
+        """
         if found.status is not Status.PENDING:
             return NotNow(found.status)
         if found.marker is None:
@@ -136,7 +140,10 @@ class SqlServerAttempts(Attempts):
     def _settled(
         self, started: Started, marker: Marker, outcome: Outcome, retry_delay_s: float
     ) -> Steps[Recorded | None]:
-        """Record the attempt and set the intent's new state. None if the attempt's marker is no longer there."""
+        """Record the attempt and set the intent's new state.
+
+        Returns None if the attempt's marker is no longer there.
+        """
         texts = said(outcome)
         params = {
             "id": started.intent_id, "number": started.attempt_number, "marker_epoch": marker.epoch,
@@ -172,9 +179,10 @@ def _verdicts(started: Started, outcome: Outcome, retry_delay_s: float) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """All row versions below `seen` have been read; `floor` is spec 000's cursor at the start of the round.
+    """The cursor of the schedule on SQL Server: all row versions below `seen` have been read.
 
-    `round` is set only inside a round.
+    A round is a refresh of several pages. `floor` is the place, by time and id, that the reading had reached when the
+    round began. `round` is set only inside a round.
     """
 
     seen: bytes

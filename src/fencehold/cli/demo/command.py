@@ -74,7 +74,7 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """No faults, and at least one write: a run without any write proves nothing."""
+        """True if there are no faults and at least one write: a run without any write proves nothing."""
         return self.writes_accepted > 0 and self.stale_writes_accepted == self.two_leaders_at_once == 0
 
 
@@ -87,9 +87,9 @@ def verdict(journal: Journal, rows: Sequence[Written]) -> Verdict:
 
 
 class Narrator:
-    """Prints sentences with the seconds since the start: coloured on a terminal, plain elsewhere. Keeps them for JSON.
+    """Prints the demo's sentences with the seconds since the start: coloured on a terminal, plain elsewhere.
 
-    With JSON it prints nothing.
+    With JSON it prints no sentence but keeps all for the final JSON object.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -155,7 +155,7 @@ async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
 
 @asynccontextmanager
 async def _transaction(store: Store) -> AsyncIterator[Transaction]:
-    """A fenced transaction of the demo itself, under its own lease, which no worker wants."""
+    """Open a fenced transaction of the demo itself, under a lease of its own, which no worker wants."""
     async with store.leader(AUDIT) as leader:
         async for term in leader.terms():
             async with term.transaction() as tx:

@@ -57,9 +57,9 @@ class Stage:
             self.journal.hear_line(name, line)
 
     async def until(self, found: Callable[[Said], bool], what: str) -> Said:
-        """The first report, already there or still to come, for which `found` is true.
+        """Return the first report, already there or still to come, for which `found` returns True.
 
-        Raises Unavailable if none comes within the limit.
+        Raises Unavailable, with `what` in its text, if no such report comes within the limit.
         """
         said = next(filter(found, self.journal.said), None) or await self.journal.until(found, self._limit_s)
         if said is None:
@@ -87,7 +87,10 @@ class Stage:
 
 
 class Story:
-    """The demo's three parts; together they take about ten lease durations."""
+    """Plays the demo's three parts: a kill, a freeze with a late write, a hand-over.
+
+    They take about ten lease durations.
+    """
 
     def __init__(self, stage: Stage, store: Store, tell: Tell, lease_s: float) -> None:
         self._stage, self._store, self._tell, self._lease_s = stage, store, tell, lease_s

@@ -30,7 +30,10 @@ GO_ON = "go on"
 
 
 class Worker:
-    """At the grant and at every renewal it reports until when it trusts itself; in between it only reads its clock."""
+    """One worker of the demo: leads when elected, writes through the fence, reports what happens.
+
+    At the grant and at every renewal it reports until when it trusts its lease; in between it only reads its clock.
+    """
 
     def __init__(self, name: str, write_every_s: float) -> None:
         self._name = name
@@ -53,7 +56,7 @@ class Worker:
                         await self._lead(term)
 
     def fact(self, event: str, **fields: Any) -> None:
-        """Report the leader's own facts. Called on any thread."""
+        """Report a fact of this worker's leader. Called on any thread."""
         match event:
             case "leader_acquired":
                 tell("acquired", name=LEASE, epoch=fields["lease_epoch"])
@@ -79,9 +82,9 @@ class Worker:
             self._write_late(term)
 
     def _write_late(self, term: Term) -> None:
-        """Check, freeze, write: the case that fails with a lock without a fence.
+        """Check the lease, freeze, then write: the case that goes wrong with a lock without a fence.
 
-        Nothing awaits in here, so only the database can stop the write.
+        Nothing awaits between these steps, so only the database can stop the write.
         """
         term.check()
         guard = term.guard()

@@ -28,7 +28,10 @@ class Doctor:
         self._pending_age_s_max = pending_age_s_max
 
     async def examine(self, store: Store, outboxes: Sequence[str]) -> list[Finding]:
-        """Check everything; these outboxes, or all if none is given. An error becomes a finding, and is not raised."""
+        """Check everything and return the findings; `outboxes` limits the outboxes that are checked.
+
+        An error of the store becomes a finding, and is not raised.
+        """
         must_exist, notes = bool(outboxes), list[Finding]()
         try:
             await store.open()
@@ -52,7 +55,10 @@ class Doctor:
             await store.close()
 
     async def _clock(self, store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> Finding:
-        """Compare the clocks. Leases use only the store's clock; ours matters for times that we send and for logs."""
+        """Compare the store's clock with ours.
+
+        Leases use only the store's clock; ours matters for sent times and for logs.
+        """
         try:
             apart_s = await _apart_s(store, nouns, findings)
         except FenceholdError as error:
@@ -123,7 +129,7 @@ def _dead(name: str, stats: Stats) -> Finding:
 
 
 async def _apart_s(store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> float | None:
-    """How far the store's clock is ahead of ours, computed from any row; None if there is no row."""
+    """Return how many seconds the store's clock is ahead of ours, computed from any row; None if there is no row."""
     broken = {(finding.check, finding.outbox) for finding in findings if finding.state is not State.OK}
     if ("lease table", None) not in broken:
         asked_s = time.time()

@@ -26,7 +26,7 @@ class Finding:
 
 
 def failed(check: str, error: FenceholdError, outbox: str | None = None) -> Finding:
-    """A finding from the error that the store raised, with the error's own hint."""
+    """Return a finding made from an error that the store raised, with the error's own hint."""
     return Finding(check, State.ERROR, without_secrets(error.message.rstrip(".")), without_secrets(error.hint), outbox)
 
 
@@ -55,9 +55,9 @@ def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
 
 
 async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
-    """All outboxes that `init` created. Without the right to read its record: only the default outbox.
+    """Return the names of all outboxes that `init` created, and findings about this search itself.
 
-    Also returns findings about the search itself.
+    Without the right to read the record of what `init` created, only the default outbox is returned.
     """
     try:
         found = (await store.checkup.tables_made()).outboxes
@@ -79,10 +79,10 @@ def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[s
 def _of_tables(
     check: str, fault: ConfigurationError | None, lacking: list[Finding], absent: str, outbox: str | None = None
 ) -> list[Finding]:
-    """The findings about some tables.
+    """Return the findings about some tables.
 
-    If they are in order: that, and `lacking`, the findings about missing rights. If they do not exist: the text
-    `absent`, or an error if that is empty.
+    If the tables are in order, the findings say so, and `lacking` is added: the findings about missing rights. If the
+    tables do not exist, the finding has the text `absent`, or is an error if that text is empty.
     """
     if fault is None:
         return [Finding(check, State.OK, "present, with all their columns", outbox=outbox), *lacking]
@@ -92,7 +92,7 @@ def _of_tables(
 
 
 async def of_settings(store: Store) -> list[Finding]:
-    """Findings about the database's settings; an error while reading them becomes a finding too."""
+    """Return findings about the database's settings; an error while reading the settings becomes a finding too."""
     try:
         return [Finding(one.check, one.state, one.detail, one.hint) for one in await store.checkup.conditions()]
     except FenceholdError as error:
@@ -112,7 +112,7 @@ async def _writing(store: Store) -> Finding:
 def _rights(
     of: str, missing: Sequence[str], option: str, outbox: str | None = None, needed: tuple[str, ...] = NEEDED
 ) -> list[Finding]:
-    """A finding for missing rights. `option` is what `fencehold sql init` needs to print these tables."""
+    """Return a finding for missing rights. `option` is what `fencehold sql init` needs to print these tables."""
     if not missing:
         return []
     is_needed = any(right.startswith(needed) for right in missing)

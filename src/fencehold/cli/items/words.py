@@ -21,7 +21,7 @@ async def kinds_of(store: Store, kind: str | None) -> list[str]:
 
 
 async def the_item(store: Store, item_id: str, kind: str | None) -> ItemView:
-    """The item with this id.
+    """Return the item with this id, of this kind if one is named.
 
     Raises ConfigurationError if several kinds have this id and none is named, Refused if there is no such item.
     """
@@ -44,7 +44,7 @@ async def the_item(store: Store, item_id: str, kind: str | None) -> ItemView:
 
 
 def held(view: ItemView) -> str:
-    """Who holds the item, as text."""
+    """Return as text who holds the item, and until when."""
     if view.holder_id is None or view.expires_at is None:
         return "free"
     return f"held by {view.holder_id} until {moment(view.expires_at)}"

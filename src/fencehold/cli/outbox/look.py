@@ -67,7 +67,7 @@ def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: i
 
 
 def _spare(which: Filter) -> tuple[str, ...]:
-    """The columns that may be left out on a narrow terminal, in this order."""
+    """Return the columns that may be left out on a narrow terminal, in the order in which they are left out."""
     if not which.statuses or set(which.statuses) - FAILURES:
         return SPARE
     return ("AGE", "TRIES", "STATUS") if len(set(which.statuses)) == 1 else ("AGE", "TRIES")

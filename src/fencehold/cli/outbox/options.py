@@ -42,7 +42,10 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would ha
 
 
 def outboxes_option(without: str) -> Callable[[F], F]:
-    """The option --outbox, several times. `without`: the help text for what happens when none is given."""
+    """Return the option --outbox, which may be given several times.
+
+    `without`: the help text for what happens when none is given.
+    """
     return click.option(
         "--outbox", "outbox_names", metavar="NAME", multiple=True,
         help=f"The table of an outbox; may be given several times.  [{without}]",
@@ -50,7 +53,10 @@ def outboxes_option(without: str) -> Callable[[F], F]:
 
 
 def duration_option(flag: str, meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """A duration option, checked here so that an error names the option. The outbox checks its maximum."""
+    """Return an option that takes a duration, checked here so that an error names the option.
+
+    The outbox checks the maximum of the duration.
+    """
 
     def checked(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
         if value is not None:
@@ -74,7 +80,7 @@ class StatusChoice(click.Choice[str]):
 
 
 class NoOutbox(ConfigurationError):
-    """The database has outboxes, but none of this name."""
+    """The error for a name of which the database has no outbox, although it has others."""
 
     def __init__(self, name: str, there: Sequence[str]) -> None:
         close = difflib.get_close_matches(name, there, n=1)
@@ -88,7 +94,10 @@ class NoOutbox(ConfigurationError):
 
 
 def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]], if_interrupted: object = None) -> T:
-    """Open the store of this outbox for one call, and return what it returns. At Ctrl-C say `if_interrupted`."""
+    """Open the store, call `call` with this outbox, and return the result.
+
+    At Ctrl-C print the text of `if_interrupted`, which says how far the call came.
+    """
     store = setup.store()
     outbox = store.outbox(name)
 
@@ -107,10 +116,10 @@ def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]],
 
 @asynccontextmanager
 async def known(store: Store, name: str) -> AsyncIterator[None]:
-    """Replace an error about the outbox's missing tables, inside the block, by a more helpful one.
+    """Replace an error about the outbox's missing tables, raised inside the block, by a more helpful one.
 
-    Raises NoOutbox, which lists the outboxes there are, if there are others: the name is most likely wrong. If a table
-    of this name belongs to another program, raises an error that states this, because `init` would refuse the table.
+    Raises NoOutbox, which lists the existing outboxes, if there are others: the name is most likely wrong. If a table
+    of this name belongs to another program, raises an error that says so, because `init` would refuse the table.
     """
     try:
         yield
@@ -123,13 +132,19 @@ async def known(store: Store, name: str) -> AsyncIterator[None]:
 
 
 async def look_for(store: Store, name: str) -> None:
-    """Call it before a worker starts: raises the error that `known` would raise after the worker has logged its end."""
+    """Raise the error that `known` would raise for this outbox, if any; call it before a worker starts.
+
+    Otherwise the worker would log its start and end first.
+    """
     if (found := await _why(store, name)) is not None:
         raise found
 
 
 async def _why(store: Store, name: str) -> ConfigurationError | None:
-    """The error if `init` would not help: only other outboxes exist, or the table is another program's. Else None."""
+    """Return the error that says why `init` would not help; None if it would.
+
+    It would not help if only other outboxes exist, or if the table is another program's.
+    """
     try:
         there = (await store.checkup.tables_made()).outboxes
         fault = None if name in there else (await store.checkup.faults([name]))[name]
@@ -141,7 +156,10 @@ async def _why(store: Store, name: str) -> ConfigurationError | None:
 
 
 def tracking_ids(given: Sequence[str]) -> list[str]:
-    """The ids in their given order, each once, in the store's spelling. Raises ConfigurationError for a bad one."""
+    """Return the ids in their given order, each once, in the store's spelling.
+
+    Raises ConfigurationError for a bad id.
+    """
     return list(dict.fromkeys(_tracking_id(one) for one in given))
 
 

@@ -33,7 +33,7 @@ Exit codes: 0 done, 69 database unreachable, 78 bad configuration, 130 interrupt
 
 
 class Tally:
-    """Counts the deleted events. As text: what to print when the purge is interrupted."""
+    """Counts the deleted events. As a text it is what to print when the purge is interrupted."""
 
     def __init__(self) -> None:
         self.deleted = 0

@@ -45,7 +45,10 @@ class ReaperSeen:
 
 
 def why(row: EventRow, reaper: ReaperSeen | None = None) -> str:
-    """Why the event has its status, and what happens next. `reaper` is used if the event's lease has expired."""
+    """Return a sentence about why the event has its status, and what happens next.
+
+    `reaper` is used if the event's lease has expired.
+    """
     match row.status:
         case Status.PENDING | Status.FAILED:
             return _waiting(row)
@@ -97,12 +100,12 @@ def _given_up(row: EventRow) -> str:
 
 
 def tries(row: EventRow) -> int:
-    """How many tries have begun, including one under way and the one that succeeded."""
+    """Return how many tries of this event have begun, including one that is running and the one that succeeded."""
     return row.retry_count + (row.status in (Status.PROCESSING, Status.COMPLETED))
 
 
 def brief(row: EventRow) -> str:
-    """A shorter `why`, for one line of a list."""
+    """Return a shorter text than `why` does, for one line of a list."""
     match row.status:
         case Status.PENDING | Status.FAILED:
             words = f"due in {span(row.waits_s)}" if row.waits_s > 0 else f"due for {span(-row.waits_s)}"
@@ -121,12 +124,12 @@ def brief(row: EventRow) -> str:
 
 
 def error_said(row: EventRow) -> str:
-    """The text of the last error, without its traceback."""
+    """Return the text of the last error, without its traceback."""
     return (row.last_error or "").partition(TRACEBACK_MARK)[0]
 
 
 def error_raised(row: EventRow) -> str:
-    """The traceback of the last error, or its end; empty if none was stored."""
+    """Return the traceback of the last error, or as much of its end as was stored; empty if none was stored."""
     _, mark, where = (row.last_error or "").partition(TRACEBACK_MARK)
     return f"{mark.lstrip()}{where}" if mark else ""
 
@@ -136,12 +139,15 @@ def is_live(row: EventRow) -> bool:
 
 
 def age_s(row: EventRow) -> float:
-    """The event's age by the store's clock alone: the store read its clock `waits_s` before `due_at`."""
+    """Return the event's age in seconds by the store's clock alone.
+
+    When the store read the row, its clock was `waits_s` before `due_at`.
+    """
     return (row.due_at - row.created_at).total_seconds() - row.waits_s
 
 
 def holder(row: EventRow) -> str:
-    """The worker's id, from the token; the rest of the token differs for every claim."""
+    """Return the worker's id, which is the first part of the token; the rest differs for every claim."""
     token = row.lock_token or "nobody"
     return token.rpartition("/")[0] or token
 
@@ -160,7 +166,10 @@ def event_json(row: EventRow, *, with_content: bool) -> dict[str, Any]:
 
 
 def content(text: str) -> Any:
-    """The payload as it was added. A row written by hand may hold anything: what is not JSON is returned as text."""
+    """Return the payload as it was added.
+
+    A row written by hand may hold text that is not JSON: it is returned as text.
+    """
     try:
         return json.loads(text)
     except ValueError:

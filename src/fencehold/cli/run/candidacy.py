@@ -25,7 +25,7 @@ _CODE = re.compile(r"\[(\w+)\] ")
 
 
 class Deadline:
-    """The end of the waiting (--wait); without --wait it never ends."""
+    """The moment at which the waiting for a lease ends (--wait); without --wait it never comes."""
 
     def __init__(self, wait_s: float | None) -> None:
         self._wait_s = wait_s
@@ -41,7 +41,7 @@ class Deadline:
 
 
 class Candidacy:
-    """A sink for the leader's facts: remembers the last answer, and prints once what it waits for."""
+    """A sink for the leader's facts: remembers the store's last answer, and prints once what the command waits for."""
 
     def __init__(self, screen: Screen, name: str, *, one_try: bool = False) -> None:
         self.on_renewed: Callable[[], None] = lambda: None
@@ -104,7 +104,10 @@ class Candidacy:
             self._screen.say(text)
 
     def failed(self) -> FenceholdError:
-        """The error for a lease that was not acquired: because of the database (69) or another holder (75)."""
+        """Return the error for a lease that was not acquired.
+
+        Its exit code is 69 if the database did not grant the lease, 75 if another holder has it.
+        """
         if self.last_error is not None or not self._is_answered:
             why, hint = self._cause()
             return Unavailable(f"Lease {self._name!r} was not acquired: {why}", hint=hint)
@@ -116,7 +119,7 @@ class Candidacy:
         )
 
     def _cause(self) -> tuple[str, str]:
-        """Why the database did not grant the lease, and the hint of the database's error."""
+        """Return why the database did not grant the lease, and the hint of the database's error."""
         why = self.last_error or "the database gave no answer in this time."
         code = _CODE.match(why)
         hint = self._hints.get(code[1], "") if code else ""
@@ -124,9 +127,9 @@ class Candidacy:
 
     @asynccontextmanager
     async def opening(self, deadline: Deadline) -> AsyncIterator[None]:
-        """Limit the opening of the store, inside the block, to the wait, even if one try would take longer.
+        """Limit the opening of the store, inside the block, to the deadline, even if one try would take longer.
 
-        Raises the error of `failed` at the limit.
+        Raises the error of `failed` at the deadline.
         """
         left_s = deadline.left_s(FIRST_TRY_S)
         try:
@@ -137,7 +140,10 @@ class Candidacy:
 
 
 async def elected(leader: Leader, candidacy: Candidacy, deadline: Deadline, *, one_try: bool) -> Term:
-    """The term of the granted lease. Raises the error of `failed` if no lease was granted in time."""
+    """Wait until the lease is granted, and return its term.
+
+    Raises the error of `Candidacy.failed` if the lease was not granted in time.
+    """
     try:
         async with asyncio.timeout(deadline.left_s(FIRST_TRY_S)):
             await leader.start()

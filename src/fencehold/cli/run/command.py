@@ -68,7 +68,7 @@ expires.
 
 @dataclass(frozen=True)
 class Plan:
-    """The checked options; they are checked before anything is started or sent."""
+    """The options of one `fencehold run`; they are checked before anything is started or sent."""
 
     setup: Setup
     name: str
@@ -83,7 +83,7 @@ class Plan:
 
 
 class DashedCommand(click.Command):
-    """Requires `--` before CMD: options before it are ours, options after it are CMD's; else that would be unclear."""
+    """A click command that requires `--` before CMD: options before `--` are ours, options after it are CMD's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours = args[: args.index("--")] if "--" in args else args
@@ -153,9 +153,10 @@ def _plan(
 
 
 def executable(command: str, *, is_alone: bool = False) -> str:
-    """The file that CMD names. Raises Refused with a shell's exit code: 127 if there is none, 126 if it cannot be run.
+    """Return the path of the program that CMD names.
 
-    `is_alone`: no other words follow it, so blanks in it may come from quotes around a whole command line.
+    Raises Refused with a shell's exit code: 127 if there is no such file, 126 if it cannot be run. `is_alone`: no other
+    words follow `command`, so blanks in it may come from quotes around a whole command line.
     """
     path = shutil.which(command)
     if path is not None:
@@ -193,7 +194,10 @@ def _not_started(command: str, number: int) -> exit_codes.Refused:
 
 
 async def _supervise(plan: Plan) -> NoReturn:
-    """Run the work until it is done or a signal ends the waiting. Then exit within a limit, even if a call hangs."""
+    """Run the command under the lease until it is done or a signal ends the waiting. Then exit within a limit.
+
+    The process exits even if a call to the database hangs.
+    """
     signals = SignalForwarding()
     verdict: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     work = asyncio.create_task(_work(plan, signals, verdict))
@@ -217,7 +221,10 @@ def _told(plan: Plan, ended: asyncio.Future[Any]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit at once: a thread that still waits for a database must not delay it. The guardian has its orders already."""
+    """Exit at once: a thread that still waits for a database must not delay the exit.
+
+    The guardian has its orders already.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -250,7 +257,10 @@ async def _work(plan: Plan, signals: SignalForwarding, verdict: asyncio.Future[i
 async def _elected(
     plan: Plan, leader: Leader, candidacy: Candidacy, deadline: Deadline, verdict: asyncio.Future[int]
 ) -> Term:
-    """Wait for the term. If none is granted in time, put the error into `verdict` at once: a call may still hang."""
+    """Wait for the term and return it.
+
+    If the lease is not granted in time, put the error's exit code into `verdict` at once: a call may still hang.
+    """
     try:
         return await elected(leader, candidacy, deadline, one_try=plan.one_try)
     except FenceholdError as error:
@@ -261,7 +271,10 @@ async def _elected(
 async def _while_leading(
     plan: Plan, leader: Leader, term: Term, guarded: Guarded, signals: SignalForwarding, candidacy: Candidacy
 ) -> Outcome:
-    """Run the command. Returns when no process of it is left; only then may the lease be released."""
+    """Run the command under this term and return how it ended.
+
+    Returns only when no process of the command is left: only then may the lease be released.
+    """
 
     def renewed() -> None:
         asked_s = guardian.now_s()
@@ -303,7 +316,10 @@ def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
 
 
 def _ended(outcome: Outcome) -> str:
-    """The text of what was ended, and how its processes were found; docs/commands.md has what each way promises."""
+    """Return a text that says what was ended, and how its processes were found.
+
+    docs/commands.md has what each way of finding them promises.
+    """
     what = "all of the command but the processes named above" if outcome.survivors else "the command"
     found = f" (its processes were found {FOUND_BY[outcome.ended_by]})" if outcome.ended_by else ""
     return f"{what} was ended{found}"

@@ -1,4 +1,4 @@
-"""The wrapper's side of the guardian: the command never runs longer than the lease, as last renewed, may be trusted."""
+"""The wrapper's side of the guardian, the process that ends the command before its lease can no longer be trusted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILL_LEAD_S_MAX = 0.1
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the command ended; all its processes but the survivors are dead.
+    """How the command ended. All its processes are dead, except the survivors.
 
     `because` is one of the guardian's reasons, or one of the two constants above.
     """
@@ -40,7 +40,10 @@ class Outcome:
 
 
 class Guarded:
-    """The guardian process with its pipes. Started before the lease is sought, so that the command starts at once."""
+    """The guardian process, which starts and ends the command, with the pipes to it.
+
+    The guardian is started before the lease is sought, so that the command starts at once when the lease is granted.
+    """
 
     def __init__(self, path: str, argv: Sequence[str], *, may_have_cgroup: bool = True) -> None:
         self._loop = asyncio.get_running_loop()
@@ -80,7 +83,10 @@ class Guarded:
         )
 
     def extend(self, asked_s: float, remaining_s: float) -> None:
-        """Send a new deadline. `asked_s` was read before `remaining_s`: their sum is never later than the real one."""
+        """Send a new deadline to the guardian: `asked_s` plus `remaining_s`.
+
+        `asked_s` was read from the clock before `remaining_s`: their sum is never later than the real deadline.
+        """
         if remaining_s > 0:
             self._deadline_s = asked_s + remaining_s
             self._order(deadline_s=self._deadline_s)
@@ -97,11 +103,11 @@ class Guarded:
     # --- reports of the guardian ---
 
     async def outcome(self) -> Outcome:
-        """Wait until no process of the command is left."""
+        """Wait until no process of the command is left, and return how it ended."""
         return await asyncio.shield(self._outcome)
 
     async def end(self, within_s: float) -> Outcome:
-        """End the command: SIGTERM, then SIGKILL after `within_s` or at the deadline.
+        """End the command: SIGTERM, then SIGKILL after `within_s` or at the deadline. Returns how it ended.
 
         If the guardian does not answer by the deadline, this process kills the command itself.
         """
@@ -146,7 +152,7 @@ class Guarded:
         return outcome
 
     def close(self) -> None:
-        """Close the pipe, which is the last order: the guardian kills whatever still runs."""
+        """Close the pipe to the guardian, which is the last order: the guardian kills whatever still runs."""
         self._loop.remove_reader(self._status_fd)
         os.close(self._commands_fd)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -155,9 +161,10 @@ class Guarded:
 
 
 def _descriptors_given_to_us() -> list[int]:
-    """The descriptors above 2 that our parent left open for the command (`<(...)`, make's jobserver), not our own.
+    """Return the descriptors above 2 that our parent left open for the command (`<(...)`, make's jobserver).
 
-    Where the system does not list them (no /dev/fd), the command gets only the first three.
+    Our own descriptors are left out. Where the system does not list descriptors (no /dev/fd), the result is empty, and
+    the command gets only the first three.
     """
     found = []
     with contextlib.suppress(OSError):

@@ -53,7 +53,7 @@ SUFFIXES = ("", "_reaper", "_consumed", "_token", "_terms")
 
 
 def rights(dialect: str, topic: str, table: str) -> str:
-    """The GRANTs as SQL comments; each can be run without its two dashes."""
+    """Return the GRANTs as SQL comments; each can be run once its two dashes are removed."""
     schema, _, name = table.rpartition(".")
     quoted = _in_brackets if dialect == "mssql" else _in_quotes
     named = {suffix.lstrip("_") or "table": quoted(schema, name + suffix) for suffix in SUFFIXES}
@@ -68,7 +68,7 @@ def _in_quotes(schema: str, name: str) -> str:
 
 
 def _in_brackets(schema: str, name: str) -> str:
-    """The name in brackets: sqlcmd reads a name in quotes as a text by default."""
+    """Return the schema's and the table's name in brackets: by default sqlcmd takes a name in quotes for a text."""
     return f"[{schema}].[{name}]" if schema else f"[{name}]"
 
 
@@ -124,9 +124,9 @@ def _script(dialect: str, table: str, outboxes: list[str], with_items: bool) -> 
 
 
 def lease_script(url: str, table: str) -> str:
-    """The SQL that makes the lease table on a database of this kind, with the least GRANTs as comments. Opens nothing.
+    """Return the SQL that makes the lease table on a database of this kind. Opens no connection.
 
-    SQLite has no GRANTs.
+    The least GRANTs follow as comments, except for SQLite, which has none.
     """
     return _with_rights(backend_for(url, table)().schema.script(), scheme(url), "leases", table)
 

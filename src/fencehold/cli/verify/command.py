@@ -89,7 +89,7 @@ def verify(setup: Setup, url: str | None, report: str | None, **options: Any) ->
 
 
 def finished(asked: Plan, watcher: Watcher) -> Verdict | int:
-    """Run the plan. Returns the verdict, or an exit code if a signal interrupted it."""
+    """Run the plan. Returns the verdict, or an exit code if a signal interrupted the run."""
     try:
         with watcher.live or nullcontext():
             return asyncio.run(interruptible(run(asked, watcher), ENDING, watcher.say))
@@ -122,7 +122,7 @@ def ended(hook: HookRun) -> str:
 
 
 def closing_lines(verdict: Verdict) -> list[str]:
-    """The sentences after the table."""
+    """Return the sentences to print after the table."""
     lines = [f"note: {note}" for note in verdict.journal.notes]
     lines += [f"could not test here: {what}: {reason}" for what, reason in verdict.not_tested.items()]
     if verdict.broken:
@@ -140,7 +140,7 @@ def closing_lines(verdict: Verdict) -> list[str]:
 
 
 class Watcher:
-    """Prints progress to stderr, but none with `-o json`."""
+    """Prints the progress of the run to stderr, but nothing with `-o json`."""
 
     def __init__(self, setup: Setup) -> None:
         self._screen = setup.screen
@@ -174,7 +174,7 @@ def findings_rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
 
 
 def payload(verdict: Verdict, report: str | None) -> dict[str, Any]:
-    """The object that `-o json` prints."""
+    """Return the object that `-o json` prints."""
     plan, began_s = verdict.plan, verdict.journal.began_s
     return {
         "verdict": verdict.word,

@@ -106,7 +106,7 @@ async def _work(setup: Setup, store: Store, outbox: Outbox, at_work: Worker, tol
 
 
 def _handlers_left() -> bool:
-    """Whether a handler's thread still runs: it cannot be stopped, and Python would wait for it at exit."""
+    """Return whether a handler's thread still runs: it cannot be stopped, and Python would wait for it at exit."""
     left = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
     end_s = time.monotonic() + THREADS_END_S
     for thread in left:

@@ -39,7 +39,7 @@ def load(spec: str) -> Any:
 
 
 def _meant(spec: str) -> str:
-    """A hint what to type, if a file, a path, or a dot instead of the colon was given; else empty."""
+    """Return a hint what to type, if a file, a path, or a dot instead of the colon was given; else an empty text."""
     place, colon, attribute = spec.partition(":")
     folder, path = "", place.removesuffix(".py")
     if os.sep in place:
@@ -85,7 +85,7 @@ def _as_path(folder: str, module_name: str) -> str:
 
 
 def _broken(name: str, error: BaseException) -> ConfigurationError:
-    """The error for a module whose import failed. It names the place, not the traceback: the place matters most."""
+    """Return the error for a module whose import failed. It names file and line; it leaves out the traceback."""
     if os.environ.get("FENCEHOLD_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, SyntaxError):

@@ -53,7 +53,10 @@ class Problem:
 
 
 class Health:
-    """The health of this process. `is_served` False: nobody can read it, so the database is not probed."""
+    """The health of this process: whether its event loop runs, and whether its database answers.
+
+    `is_served` False: nobody can read the health, so the database is not asked.
+    """
 
     def __init__(self, is_served: bool = True, now_s: NowS = CLOCK.now_s) -> None:
         self._is_served = is_served
@@ -69,10 +72,11 @@ class Health:
     async def watched(
         self, ask: Ask, silent_s_max: Callable[[], float] = lambda: SILENT_S_MAX, blocked_by: BlockedBy = str
     ) -> AsyncIterator[None]:
-        """Inside the block, record that the loop turns, and call `ask` at intervals; it raises if something is wrong.
+        """Inside the block, record that the event loop runs its callbacks, and call `ask` at intervals.
 
-        A loop that has not turned for longer than `silent_s_max` is not live. While it does not turn, `blocked_by` is
-        called, on any thread; it returns what the loop is doing, or an empty text if unknown.
+        `ask` raises if something is wrong. A loop that has run no callback for longer than `silent_s_max` is not live.
+        Then `blocked_by` is called, on any thread; it returns what the loop is doing, or an empty text if that is
+        unknown.
         """
         self._silent_s_max, self._blocked_by = silent_s_max, blocked_by
         tasks = [asyncio.create_task(one) for one in (self._turn(), self._ask(ask))] if self._is_served else []
@@ -85,14 +89,15 @@ class Health:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def live(self) -> list[Problem]:
-        """The problems that make the process not live: its event loop does not turn. Empty if it turns."""
+        """Return the problems that make the process not live: its event loop is blocked. Empty if the loop runs."""
         silent_s = self._now_s() - self._turned_s
         return [self._silent(silent_s)] if silent_s > self._silent_s_max() else []
 
     def ready(self) -> list[Problem]:
-        """The problems that make the process not ready. Empty: the loop turns, the database answers, the table exists.
+        """Return the problems that make the process not ready.
 
-        If the loop does not turn, only that is reported: its last news may be outdated.
+        Empty: the loop runs, the database answers, the table exists. If the loop is blocked, only that is reported: its
+        last news of the database may be outdated.
         """
         now_s, asked_s, told = self._now_s(), self._asked_s, self._told
         silent_s = now_s - self._turned_s
@@ -147,7 +152,7 @@ def metrics_options(command: F) -> F:
 
 @dataclass(frozen=True)
 class Measured:
-    """The sink for facts, and the health of this process."""
+    """What a long-running command reports to: the sink for its facts, and the health of its process."""
 
     facts: FactSink
     health: Health
@@ -155,9 +160,10 @@ class Measured:
 
 @contextmanager
 def measured(host: str, port: int | None) -> Iterator[Measured]:
-    """Send facts to the log. With a port, send them to metrics too, and serve metrics and health there.
+    """Send facts to the log, inside the block.
 
-    Raises ConfigurationError if the port cannot be used.
+    With a port, send them to metrics too, and serve metrics and health there. Raises ConfigurationError if the port
+    cannot be used.
     """
     if port is None:
         yield Measured(LogSink(), Health(is_served=False))
@@ -214,7 +220,7 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: otherwise every scrape would be a line."""
+        """Log nothing: otherwise every request for the metrics would be a line."""
 
 
 def _server(host: str, port: int, exposition: Exposition, health: Health) -> _Server:

@@ -31,7 +31,7 @@ ASKED, AT_ONCE, OVER = "asked", "at once", "over"
 
 @dataclass(frozen=True)
 class Stop:
-    """How work is stopped gracefully, and how long that may take."""
+    """How the work is stopped gracefully, and how long that may take."""
 
     by: Callable[[], object]  # stops the work; called on the event loop
     within_s: float = math.inf  # from the signal: the time for the events of `left` to end
@@ -41,7 +41,10 @@ class Stop:
 
 
 class Watchdog:
-    """Called by signal handlers, which may interrupt any code: so it only uses a queue whose put() takes no lock."""
+    """A thread that ends the process when its orders say so, whatever the event loop does.
+
+    Signal handlers, which may interrupt any code, give it orders: so it only uses a queue whose put() takes no lock.
+    """
 
     def __init__(self) -> None:
         self.stop: Stop | None = None
@@ -90,14 +93,20 @@ def _log_left(left: list[str], waited_s: float) -> None:
 
 
 def leave_soon(code: int) -> None:
-    """Exit after GRACE_S, whatever the event loop does; a graceful end may come earlier. Call it from any thread."""
+    """Exit with this code after GRACE_S, whatever the event loop does, if the process has not ended by then.
+
+    Callable on any thread.
+    """
     timer = threading.Timer(GRACE_S, leave, (code,))
     timer.daemon = True
     timer.start()
 
 
 def leave(code: int, last_words: Callable[[], None] | None = None) -> NoReturn:
-    """Exit now: a handler's thread cannot be stopped, and must not delay the exit. The reaper recovers its event."""
+    """Exit now, after calling `last_words`: a handler's thread cannot be stopped, and must not delay the exit.
+
+    The reaper recovers the event of that handler.
+    """
 
     def speak() -> None:
         if last_words is not None:
@@ -161,13 +170,13 @@ class Service:
         self._watchdog.close()
 
     def stop_by(self, stop: Stop) -> None:
-        """Register how to stop; stops at once if a signal has come already."""
+        """Register how to stop the work; stop it at once if a signal has come already."""
         self._watchdog.stop = stop
         if self._is_stopping:
             stop.by()
 
     def _came(self, signum: int, _frame: object) -> None:
-        """The signal handler. It may interrupt any code, so it does as little as possible."""
+        """Handle a signal. This may interrupt any code, so it does as little as possible."""
         if os.getpid() != self._pid:  # a child that a handler forked: the signal is meant for it alone
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)

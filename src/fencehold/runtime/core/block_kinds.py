@@ -1,4 +1,4 @@
-"""Raise a clear TypeError for `with` in place of `async with`, for the reverse, and for `await` on a store."""
+"""Base classes that raise a clear TypeError for `with` in place of `async with`, the reverse, or `await` on a store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PlainBlock:
 
 
 class NotAwaited:
-    """Base of stores: `await store` raises TypeError, with a hint.
+    """Base of stores, which nobody needs to await: `await store` raises TypeError, with a hint.
 
     Do not use it for an object that a job may return: `__await__` makes Python treat the object as awaitable.
     """
@@ -58,7 +58,7 @@ class NotAwaited:
 
 
 class AsyncTransactionBlock(AsyncBlock, AbstractAsyncContextManager[T_co, bool | None], Generic[T_co]):
-    """The block that `term.transaction()` returns."""
+    """The context manager that `term.transaction()` returns, for `async with`."""
 
     def __init__(self, block: AbstractAsyncContextManager[T_co, bool | None]) -> None:
         self._block = block
@@ -73,7 +73,7 @@ class AsyncTransactionBlock(AsyncBlock, AbstractAsyncContextManager[T_co, bool |
 
 
 class PlainTransactionBlock(PlainBlock, AbstractContextManager[T_co, bool | None], Generic[T_co]):
-    """The block that `term.transaction()` returns in `fencehold.sync`."""
+    """The context manager that `term.transaction()` returns in `fencehold.sync`, for `with`."""
 
     def __init__(self, block: AbstractContextManager[T_co, bool | None]) -> None:
         self._block = block

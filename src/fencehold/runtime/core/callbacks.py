@@ -40,7 +40,7 @@ TERM_ENDS = (Emit.LOST, Emit.RELEASED)
 
 
 class RunsOn(Exception):
-    """Raised by a callback that was cancelled but cannot stop.
+    """Raised by a callback that was cancelled but cannot stop, because its thread cannot be ended.
 
     Its text completes the sentence "callback ... and runs on: ..." in the error that `on_error` gets.
     """
@@ -52,9 +52,9 @@ def name_of(callback: Callable[..., Any]) -> str:
 
 @dataclass(eq=False)
 class Delivery:
-    """One call of one callback.
+    """One call of one callback, waiting or running.
 
-    `ends_term`: the callback reports the end of a term, so `hurry` does not shorten its time.
+    `ends_term`: the callback reports the end of a term, so `hurry` does not shorten the time that it may take.
     """
 
     dispatcher: Dispatcher
@@ -71,7 +71,7 @@ class Delivery:
         return name_of(self.callback)
 
     def hurry(self, until_s: float) -> None:
-        """Shorten its limit to `until_s`, on the event loop's clock, unless the limit is earlier already."""
+        """Make the callback's time limit end at `until_s`, on the event loop's clock, unless it ends earlier."""
         if self.ends_term:
             return
         self.until_s = until_s if self.until_s is None else min(until_s, self.until_s)
@@ -84,10 +84,10 @@ _inside: ContextVar[Delivery | None] = ContextVar("fencehold_delivery", default=
 
 
 class Dispatcher:
-    """Calls callbacks in a task on the caller's event loop. The task ends when nothing is left to deliver.
+    """Calls callbacks one by one in a task on the caller's event loop. The task ends when no callback is waiting.
 
-    If a callback raises, exceeds its limit or is cancelled, `broken` is called with the error and the callback. Then
-    the next callback runs.
+    If a callback raises, exceeds its time limit or is cancelled, `broken` is called with the error and the callback.
+    Then the next callback runs.
     """
 
     def __init__(self, broken: Broken, limit_s: float = CALLBACK_LIMIT_S) -> None:
@@ -101,9 +101,10 @@ class Dispatcher:
         self.sent = 0  # the number of the last delivery
 
     def send(self, callback: Callable[..., Any], *args: Any, ends_term: bool = False) -> None:
-        """Call `callback` after all callbacks sent before; when the queue is full, drop the oldest waiting one.
+        """Queue `callback`, to be called after all those sent before.
 
-        What `broken` sends gets the number of the callback that failed, so whoever waits for that one waits for both.
+        When the queue is full, the oldest waiting one is dropped. A callback that `broken` sends gets the number of the
+        callback that failed, so whoever waits for that number waits for both.
         """
         if len(self._waiting) >= WAITING_MAX:
             dropped = self._waiting.popleft()
@@ -118,7 +119,7 @@ class Dispatcher:
             self._begin()
 
     def hurry(self) -> None:
-        """Give all callbacks sent so far, together, OVERTIME_S to end, because their term is over.
+        """Give all callbacks sent so far, together, OVERTIME_S seconds to end, because their term is over.
 
         Coroutines are cancelled at that time; plain functions are still called.
         """
@@ -127,7 +128,10 @@ class Dispatcher:
             delivery.hurry(until_s)
 
     async def drain(self, limit_s: float, upto: int | None = None) -> bool:
-        """Wait until all callbacks sent so far, or up to number `upto`, have run. False if `limit_s` passes first."""
+        """Wait until all callbacks sent so far, or up to number `upto`, have run.
+
+        Returns True once they have run, False if `limit_s` passes first.
+        """
         last = self.sent if upto is None else upto
         try:
             async with TimeLimit(limit_s):
@@ -140,12 +144,15 @@ class Dispatcher:
         return True
 
     def is_delivering_here(self) -> bool:
-        """True if the caller runs inside one of our callbacks, on any task or thread, so it must not wait for them."""
+        """Return whether the caller runs inside one of our callbacks, on any task or thread.
+
+        Such a caller must not wait for callbacks.
+        """
         delivery = _inside.get()
         return delivery is not None and delivery.dispatcher is self and not delivery.is_over
 
     def stop(self) -> list[str]:
-        """Cancel the running callback and drop the waiting ones. Returns the names of all these."""
+        """Cancel the running callback and drop the waiting ones. Returns the names of all these callbacks."""
         left = [delivery.name for delivery in self._undelivered()]
         self._waiting.clear()
         self._current = None
@@ -196,7 +203,7 @@ class Dispatcher:
             self._at_fault = outer
 
     async def _within_limit(self, delivery: Delivery, work: Awaitable[Any]) -> None:
-        """Await `work` in its own task, within the limit. Raises TimeoutError past it.
+        """Await `work`, a callback's coroutine, in its own task. Raises TimeoutError if it takes longer than its limit.
 
         If the task then ignores its cancellation, it is left running, so that the next callback can start.
         """
@@ -223,7 +230,7 @@ class Dispatcher:
 
 
 def _fate(cancelled: asyncio.Future[Any]) -> str:
-    """How a callback that was cancelled ended, as words for the error."""
+    """Return, as words for the error, how a callback that was cancelled has ended."""
     if not cancelled.done():
         return "was abandoned"
     error = None if cancelled.cancelled() else cancelled.exception()
@@ -241,7 +248,10 @@ def check(event: str, fn: object) -> None:
 
 
 class Callbacks:
-    """Callbacks per event, called in the order they were registered. A callback's error goes to `on_error` only."""
+    """Keeps the callbacks of each event, and has them called in the order they were registered.
+
+    A callback's error goes to `on_error` only, never to the code that caused the event.
+    """
 
     def __init__(self, facts: StoreFacts) -> None:
         self._registered: dict[str, list[Callable[..., object]]] = defaultdict(list)
@@ -273,22 +283,24 @@ class Callbacks:
         return self.dispatcher.sent
 
     async def delivered(self, limit_s: float = DELIVERY_LIMIT_S, *, upto: int | None = None) -> bool:
-        """Wait until all callbacks sent so far have run, or those up to number `upto`. False if `limit_s` passes first.
+        """Wait until all callbacks sent so far have run, or those up to number `upto`.
 
-        Callbacks sent during the wait are not waited for, except `on_error` for one of the awaited ones. Inside a
-        callback it returns True at once, because a callback cannot wait for itself.
+        Returns True once they have run, False if `limit_s` passes first. Callbacks sent during the wait are not waited
+        for, except `on_error` for one of the awaited callbacks. Inside a callback it returns True at once, because a
+        callback cannot wait for itself.
         """
         return self.dispatcher.is_delivering_here() or await self.dispatcher.drain(limit_s, upto)
 
     def drop(self) -> None:
-        """At a shutdown: cancel the running callback, drop the waiting ones, and log each by name."""
+        """Cancel the running callback, drop the waiting ones, and log each by name; called at a shutdown."""
         for name in self.dispatcher.stop():
             self._facts.callback_failed(error=f"{name} had not ended when the time of the shutdown was over")
 
     def broken(self, error: Exception, culprit: Callable[..., object] | None = None) -> None:
         """Log a callback's error and send it to `on_error`.
 
-        It is only logged if it came from an `on_error` callback, or while another error is being sent there.
+        The error is only logged if an `on_error` callback raised it, or while another error is being sent to
+        `on_error`.
         """
         self._facts.callback_failed(error=f"{type(error).__name__}: {error}")
         listeners = self._registered[Emit.ERROR.value]
@@ -314,29 +326,29 @@ class Registers:
     _callbacks: Callbacks
 
     def on_acquired(self, fn: C) -> C:
-        """Called when this process becomes the leader."""
+        """Register a callback, called without arguments when this process becomes the leader."""
         return self._callbacks.add(Emit.ACQUIRED.value, fn)
 
     def on_released(self, fn: C) -> C:
-        """Called when this process has given leadership up itself and the store has confirmed it."""
+        """Register a callback, called when this process has given up leadership and the store has confirmed that."""
         return self._callbacks.add(Emit.RELEASED.value, fn)
 
     def on_lost(self, fn: C) -> C:
-        """Called when this process has lost leadership, or can no longer prove it."""
+        """Register a callback, called when this process has lost its leadership, or can no longer prove it."""
         return self._callbacks.add(Emit.LOST.value, fn)
 
     def on_acquire_failed(self, fn: C) -> C:
-        """Called when an attempt was refused because another holder leads."""
+        """Register a callback, called when an attempt to become the leader was refused because another holder leads."""
         return self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
 
     def on_state_change(self, fn: S) -> S:
-        """Called with the old and the new state, before the other callbacks of that transition."""
+        """Register a callback, called with the old and the new state, before the other callbacks of that transition."""
         return self._callbacks.add(STATE_CHANGE, fn)
 
     def on_error(self, fn: E) -> E:
-        """Called with the error when the store fails, or when another callback raises or takes too long."""
+        """Register a callback, called with the error when the store fails, or a callback raises or takes too long."""
         return self._callbacks.add(Emit.ERROR.value, fn)
 
     def on_stopped(self, fn: C) -> C:
-        """Called when the lifecycle has ended; no callback follows."""
+        """Register a callback, called when this leader or lock has stopped; no other callback follows."""
         return self._callbacks.add(Emit.STOPPED.value, fn)

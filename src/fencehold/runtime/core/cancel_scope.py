@@ -1,6 +1,6 @@
-"""Cancels the body of an `async with` when its lease ends, without losing a cancel that came from outside.
+"""Cancels the body of an `async with` block when its lease ends, without losing a cancel that came from outside.
 
-Also shields calls that a cancel must not cut short.
+Also has `to_its_end`, for a call that goes on although its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ T = TypeVar("T")
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`, or raise its error. If the caller is cancelled, `work` goes on to its end.
 
-    Nobody waits for its answer then; an error is dropped, where asyncio would log one that was never retrieved.
+    After such a cancel nobody waits for the answer of `work`: its error is dropped, where asyncio would log an
+    exception that was never retrieved.
     """
     task = asyncio.ensure_future(work)
     task.add_done_callback(_note_error)
@@ -28,7 +29,10 @@ def _note_error(task: asyncio.Future[Any]) -> None:
 
 
 class CancelScope:
-    """Cancels the task that runs the body of one such block. Create and use it on that task's event loop only."""
+    """Cancels the task that runs the body of one `async with` block.
+
+    Create and use it on that task's event loop only.
+    """
 
     def __init__(self, why: str) -> None:
         task = asyncio.current_task()
@@ -45,7 +49,10 @@ class CancelScope:
             self.task.cancel(self._why)
 
     def leave(self) -> bool:
-        """Undo our own cancel, if there was one. True if nobody else has cancelled the task since it entered."""
+        """Undo this scope's own cancel of the task, if there was one.
+
+        Returns True if nobody else has cancelled the task since it entered the block.
+        """
         self.has_left = True
         if self.cancelled_by_us:
             return self.task.uncancel() <= self.cancelling_before

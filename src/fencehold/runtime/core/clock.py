@@ -11,7 +11,7 @@ from fencehold.ports.time_limit import TimeLimit
 
 
 class BootClock:
-    """Never goes back, and keeps counting while the machine is suspended."""
+    """A clock that never goes back, and keeps counting while the machine is suspended."""
 
     def now_s(self) -> float:
         return boot_s()
@@ -29,7 +29,7 @@ class BootClock:
 
 
 async def first_done(*works: Coroutine[Any, Any, Any]) -> Sequence[asyncio.Future[Any]]:
-    """Run all of these until the first has ended, then cancel the others. Returns a future for each, in order."""
+    """Run all the coroutines until the first has ended, then cancel the others. Returns a future for each, in order."""
     waits = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

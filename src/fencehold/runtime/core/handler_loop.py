@@ -1,4 +1,4 @@
-"""Runs handlers, for the outbox worker and the item processor: takes turns until it is stopped, then ends in time."""
+"""The loop that the outbox worker and the item processor share: it asks the store for work until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ PAUSE_BASE_S = 0.05
 
 
 class HandlerLoop(ABC):
-    """Subclasses take turns: each asks the store for work and starts handlers. Turns never overlap."""
+    """Base of the outbox worker and the item processor: `run` takes turns until `stop` is called.
+
+    In a turn, the subclass asks the store for work and starts handlers. One turn ends before the next begins.
+    """
 
     #: What messages call it.
     kind: str
@@ -49,11 +52,17 @@ class HandlerLoop(ABC):
         """Work until `stop()` is called."""
 
     def stop(self) -> None:
-        """Begin no new work, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
+        """Begin no new work, finish what is in hand within the shutdown timeout; then `run` returns.
+
+        Callable on any thread.
+        """
         self._on_loop(self._begin_stopping)
 
     async def _run_shielded(self) -> None:
-        """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""
+        """Call `run` in a task of its own.
+
+        If the caller is cancelled, the task continues: the caller must call `stop()`.
+        """
         await asyncio.shield(asyncio.ensure_future(self.run()))
 
     # --- what differs ---
@@ -83,7 +92,7 @@ class HandlerLoop(ABC):
         self._loop = asyncio.get_running_loop()
 
     async def _attempt(self, turn: Coroutine[Any, Any, None]) -> None:
-        """Take a turn. If the store does not answer, log that and pause: the next turn comes soon, but not in a storm.
+        """Take a turn. If the store does not answer, log that and pause, so that failing turns do not load the store.
 
         Raises a ConfigurationError if no turn has been answered before, because waiting would not help.
         """
@@ -121,13 +130,13 @@ class HandlerLoop(ABC):
     def _call_off(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel the handlers. They have the rest of the shutdown timeout to end.
 
-        It is counted from now, because on an event loop that was blocked this may be called late.
+        That rest is counted from now, because on an event loop that was blocked this method may be called late.
         """
         self._cancel_handlers()
         loop.call_later(self.shutdown_timeout_s * (1 - CANCEL_PART), self._abandon)
 
     def _abandon(self) -> None:
-        """Leave behind the handlers that did not even react to a cancel."""
+        """Stop waiting for the handlers that did not end after they were cancelled."""
         self._abandoned = True
         self._wake.set()
 
@@ -139,7 +148,7 @@ class HandlerLoop(ABC):
 
 
 async def stop_all(running: Iterable[HandlerLoop]) -> None:
-    """Stop all at once and wait for each, at most its shutdown timeout and a little more."""
+    """Stop all these loops at once and wait for each, at most its shutdown timeout and CLOSE_SLACK_S more."""
     stopping = list(running)
     for one in stopping:
         one.stop()

@@ -20,7 +20,7 @@ STOP_LIMIT_S = 5.0
 
 
 class KeeperLoop(Protocol):
-    """The event loop on which the keeper runs, as other threads use it."""
+    """The event loop on which the keeper runs, as code on other threads uses it."""
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Start `work` on the keeper's loop. Returns a future for the caller's loop."""
@@ -30,7 +30,10 @@ class KeeperLoop(Protocol):
 
 
 class KeeperThread:
-    """A daemon thread: it does not keep the process alive. If the process just exits, its leases expire."""
+    """The thread that runs the keepers of all stores. It is a daemon: it does not keep the process alive.
+
+    If the process exits without closing its stores, its leases expire.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -71,7 +74,10 @@ class KeeperThread:
 
 
 def post_to(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> bool:
-    """Have `callback` called on this loop; any thread. False, and nothing is called, if the loop is closed."""
+    """Have `callback` called on this event loop. Callable on any thread.
+
+    Returns True, or False if the loop is closed; then `callback` is not called.
+    """
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:
@@ -80,7 +86,10 @@ def post_to(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *a
 
 
 def wind_up(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel all tasks of a loop that was stopped, wait for them within a limit, and close it. On the loop's thread."""
+    """Cancel all tasks of an event loop that was stopped, wait for them within a limit, and close the loop.
+
+    Call it on the loop's thread.
+    """
     for _ in range(WIND_UP_ROUNDS):  # a cancelled task may start other tasks before it ends
         # One turn of the loop: posted callbacks run, and whoever awaits a task that has ended is woken.
         loop.run_until_complete(asyncio.sleep(0))
@@ -93,7 +102,7 @@ def wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Wait until the tasks have ended; cancel those that have not after a few seconds."""
+    """Wait until the tasks have ended; after STOP_LIMIT_S, cancel those that have not, and return."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=STOP_LIMIT_S)
         for task in late:
@@ -101,7 +110,10 @@ async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
 
 
 async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: StoreFacts) -> None:
-    """Call `run` again after an unexpected error, which is logged: a bug of ours must not stop renewals."""
+    """Call `run` until it returns. If it raises an unexpected error, log that and call it again after a pause.
+
+    A bug of this library must not stop the renewals.
+    """
     while True:
         try:
             return await run()
@@ -116,7 +128,7 @@ _thread: KeeperThread | None = None
 
 
 def enter() -> KeeperThread:
-    """Get the keeper's thread of this process and count the caller as a user. The first user starts it."""
+    """Return the keeper's thread of this process, and count the caller as a user. The first user starts the thread."""
     global _thread
     with _lock:
         if _thread is None or _thread.generation != fork_generation():
@@ -126,7 +138,7 @@ def enter() -> KeeperThread:
 
 
 def leave(thread: KeeperThread) -> None:
-    """End the caller's use of the thread. The last user stops it."""
+    """Record that the caller no longer uses the thread. When the last user leaves, the thread stops."""
     global _thread
     with _lock:
         thread.users -= 1
@@ -137,7 +149,10 @@ def leave(thread: KeeperThread) -> None:
 
 
 def leave_after(thread: KeeperThread, work: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
-    """Run `work` on the thread and then leave the thread, even if the caller was cancelled meanwhile."""
+    """Run `work` on the thread, and then call `leave(thread)`, even if the caller was cancelled meanwhile.
+
+    Returns the future of `work`.
+    """
     done = thread.submit(work)
     done.add_done_callback(lambda _: leave(thread))
     return done

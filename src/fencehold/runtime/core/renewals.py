@@ -1,7 +1,7 @@
 """Renews leases in batches: one loop for leaders, events and items, on the keeper's thread.
 
-Each turn: wait until something is due, end what is over, renew what is due. A user's code that blocks its event loop
-does not stop it.
+Each turn waits until a renewal is due, ends the leases whose time is over, and renews those that are due. A user's code
+that blocks its own event loop does not stop the renewals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class LoopLiveness:
     """Detects, from another thread, whether an event loop still runs its callbacks.
 
     The keeper must not renew the leases of a process whose own event loop is blocked or closed. `ask` posts a callback
-    to the loop; `silent_s` is how long the oldest one has waited to be called. A closed loop never answers.
+    to the loop; `silent_s` is how long the oldest posted callback has waited to be called. A closed loop never calls
+    it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
@@ -47,7 +48,10 @@ class LoopLiveness:
 
 
 class Kept(Trust):
-    """A lease to renew. `liveness`: of the event loop that works under it, if that decides whether to renew."""
+    """A lease that is to be renewed.
+
+    `liveness` watches the event loop that works under the lease; None if that loop does not decide about renewals.
+    """
 
     __slots__ = ("liveness", "renew_at_s", "stall_logged")
 
@@ -62,10 +66,11 @@ K = TypeVar("K", bound=Kept)
 
 
 class Renewals(ABC, Generic[K]):
-    """Runs on the keeper's loop. A lease whose deadline passes, or that the store refuses to renew, is over at once.
+    """Renews the leases in `kept`, on the keeper's loop. A subclass says how one kind of lease is renewed.
 
-    `kept` maps the id() of each lease to the lease; other code adds and removes them, on any thread. Whoever adds one
-    that may be due sooner than `_look_every_s` calls `nudge`.
+    A lease whose local deadline passes, or that the store refuses to renew, is over at once. `kept` maps the id() of
+    each lease to the lease; other code adds and removes leases, on any thread. Whoever adds a lease that may be due
+    sooner than `_look_every_s` calls `nudge`.
     """
 
     #: A lease that is due within this part of its interval is renewed together with one that is due now.
@@ -90,7 +95,7 @@ class Renewals(ABC, Generic[K]):
                 await self._renew(due[start : start + BATCH_MAX])
 
     def nudge(self) -> None:
-        """Look again now: something may be due sooner than it was."""
+        """Start the next turn now, because a lease may be due sooner than was known."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -108,36 +113,36 @@ class Renewals(ABC, Generic[K]):
 
     @abstractmethod
     def _unanswered(self, due: Sequence[K], error: FenceholdError) -> None:
-        """No try was answered. Put the leases off, or end them."""
+        """Handle a renewal for which no try got an answer: try these leases again later, or end them."""
 
     @abstractmethod
     def _every_s(self, kept: K) -> float:
-        """Seconds between two renewals of this lease."""
+        """Return the seconds between two renewals of this lease."""
 
     def _look_every_s(self) -> float:
-        """The longest time between two turns, in seconds; infinite where `nudge` is called for every new lease."""
+        """Return the longest time between two turns, in seconds; infinity if `nudge` is called for every new lease."""
         return math.inf
 
     def _due_s(self, kept: K) -> float:
         return kept.renew_at_s
 
     def _max_s(self, kept: K) -> float:
-        """How many seconds the work under this lease may take."""
+        """Return how many seconds the work under this lease may take."""
         return math.inf
 
     def _stall_limit_s(self, kept: K) -> float:
-        """For how many seconds the event loop that works under this lease may be blocked."""
+        """Return for how many seconds the event loop that works under this lease may be blocked."""
         return math.inf
 
     def _retry_after_s(self, kept: K) -> float:
-        """Seconds until a lease that could not be renewed is due again."""
+        """Return the seconds until a lease that could not be renewed is due again."""
         return self._every_s(kept) / 2
 
     def _log_stalled(self, kept: K, silent_s: float) -> None:
         """Log that the lease is not renewed any more, because its event loop has been blocked for too long."""
 
     def _lost(self, kept: K) -> None:
-        """Called after `_lose` has ended the lease."""
+        """React to the loss of this lease, after `_lose` has ended it; does nothing here."""
 
     # --- one turn ---
 
@@ -145,7 +150,7 @@ class Renewals(ABC, Generic[K]):
         return [kept for kept in list(self._kept.values()) if not kept.ended_because]
 
     def _next_s(self) -> float | None:
-        """Seconds until some lease is due or over; None if no lease will be."""
+        """Return the seconds until some lease is due or over; None if no lease will be."""
         now_s = self._clock.now_s()
         moments_s = (
             min(self._due_s(k) - now_s, k.remaining_s, k.started_s + self._max_s(k) - now_s) for k in self._held()
@@ -162,7 +167,7 @@ class Renewals(ABC, Generic[K]):
                 self._lose(kept, DEADLINE_PASSED)
 
     def _due(self) -> list[K]:
-        """Return the leases to renew now: none if none is due, else also those that are due soon."""
+        """Return the leases to renew now: none if none is due; otherwise also those that will be due soon."""
         now_s, held = self._clock.now_s(), self._held()
         if all(self._due_s(kept) > now_s for kept in held):
             return []
@@ -170,7 +175,10 @@ class Renewals(ABC, Generic[K]):
         return [kept for kept in soon if self._is_attended(kept)]
 
     def _is_attended(self, kept: K) -> bool:
-        """False once the event loop that works under the lease was blocked for too long: the lease is left to lapse."""
+        """Return whether the event loop that works under the lease runs, so that the lease may be renewed.
+
+        Returns False if the loop has been blocked for longer than the limit: the lease is then left to lapse.
+        """
         if kept.liveness is None:
             return True
         silent_s = kept.liveness.silent_s()
@@ -207,7 +215,7 @@ class Renewals(ABC, Generic[K]):
 class Heartbeats(Renewals[K]):
     """Renews leases for which the store returns one answer each: the renewal, or None, which means that it was refused.
 
-    `kept` may grow without a `nudge`: it is looked at twice per interval.
+    Leases may be added to `kept` without a `nudge`: this class looks at `kept` twice per interval.
     """
 
     soon_part = 0.5
@@ -215,7 +223,7 @@ class Heartbeats(Renewals[K]):
 
     @abstractmethod
     def _record(self, kept: K, answer: Any, sent_s: float) -> bool:
-        """Record the store's yes. False if the lease is over here already."""
+        """Record that the store has renewed the lease. Returns False if the lease is over in this process already."""
 
     @abstractmethod
     def _log_heartbeat(self, sent: int, refused: int) -> None: ...

@@ -1,4 +1,4 @@
-"""What is logged of a failure that repeats: its start, a line now and then, and its end."""
+"""Logs failures that repeat in few lines: the start, a line now and then, and the end."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ T = TypeVar("T")
 
 
 class Outage:
-    """Logs that a store does not answer; the fields of `facts` state who waits for it.
+    """Logs that a store does not answer; the fields of `facts` name the part of the program that waits for it.
 
-    It logs `store_unreachable` at the first failure with each error code, then once a minute; at the end
-    `store_answers`.
+    Logs `store_unreachable` at the first failure with each error code, then once a minute; at the end `store_answers`.
     """
 
     def __init__(self, facts: OutageFacts, clock: Clock) -> None:
@@ -65,7 +64,7 @@ class Outage:
             await asyncio.sleep(pause_s)
 
     def failed(self, error: FenceholdError) -> None:
-        """Record that a request to the store has failed and will be repeated; log it if it is time to."""
+        """Record that a request to the store has failed and will be repeated; log that if a line is due."""
         now_s = self._clock.now_s()
         self._failures += 1
         if self._began_s is None:
@@ -88,9 +87,10 @@ class Outage:
 
 
 class RenewFailures:
-    """Renewals that fail in a row. Each failure is a fact; the log shows the first, then one per interval, and the end.
+    """Counts the renewals of a lease that fail in a row. The log shows the first, then one per interval, and the end.
 
-    `not_logged` counts the failures since the last line; each of those is a fact with `is_repeat`, without a line.
+    Each failure is a fact. `not_logged` counts the failures since the last log line; each of those facts has
+    `is_repeat`, and no line is logged for it.
     """
 
     def __init__(self, renew_every_s: float, clock: Clock) -> None:
@@ -100,7 +100,7 @@ class RenewFailures:
         self._failures = self._not_logged = 0
 
     def failed(self) -> dict[str, Any]:
-        """Record a failure. Returns the fields for its fact."""
+        """Record a failed renewal. Returns the fields for its fact: whether it is a repeat, and the count."""
         now_s = self._clock.now_s()
         self._failures += 1
         if self._failures == 1:
@@ -113,7 +113,10 @@ class RenewFailures:
         return {"failures": self._failures, "not_logged": not_logged}
 
     def ended(self) -> dict[str, Any]:
-        """Record a renewal, or the lease's end. Returns the fields for that fact; none if no renewal had failed."""
+        """Record a successful renewal, or the lease's end.
+
+        Returns the fields for that fact; empty if no renewal had failed.
+        """
         failures, not_logged = self._failures, self._not_logged
         self._failures = self._not_logged = 0
         if not failures:
@@ -123,7 +126,7 @@ class RenewFailures:
 
 
 class RowLocked:
-    """A lease row that another session keeps locked: how long to wait before the next try.
+    """Tracks a lease row that another session keeps locked, and decides how long to wait before the next try.
 
     Logs `lease_row_locked` when the row was locked for longer than fencehold itself locks it, then once a minute.
     """
@@ -135,7 +138,7 @@ class RowLocked:
         self.tries = 0  # in a row, that found it locked
 
     def found(self, facts: LeaseFacts) -> None:
-        """Record another try that found the row locked; log it if it is time to."""
+        """Record another try that found the row locked; log that if a line is due."""
         now_s = self._clock.now_s()
         self.tries += 1
         self._since_s = now_s if self._since_s is None else self._since_s
@@ -151,7 +154,10 @@ class RowLocked:
         self.tries = 0
 
     def pause_s(self) -> float:
-        """Seconds until the next try: at first very short, then longer each time, with jitter, at most a second."""
+        """Return the seconds until the next try: at first very short, then longer each time, at most a second.
+
+        They are random in part, so that several processes do not try at once.
+        """
         if self.tries <= QUICK_TRIES:
             return LOCKED_PAUSE_S
         most_s: float = min(LOCKED_PAUSE_S_MAX, LOCKED_PAUSE_S * (1 << min(self.tries - QUICK_TRIES, 10)))

@@ -27,16 +27,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def fork_generation() -> int:
-    """A number that differs between a parent and its forked child, which holds none of its parent's leases."""
+    """Return a number that differs between a parent and its forked child, which holds none of its parent's leases."""
     return _generation
 
 
 class Trust:
-    """`is_valid` goes from True to False once and never back; it compares clocks and does nothing else.
+    """Decides until when this process may act on a lease. `is_valid` goes from True to False once and never back.
 
-    The deadline counts from when the request was SENT. The store granted the lease no earlier, so the store's lease
-    ends no earlier than this trust. `trusted_s` is the lease less a margin, for the difference in speed between the two
-    clocks and for the time that a body needs to stop.
+    Reading `is_valid` compares clocks and does nothing else. The local deadline counts from when the request was SENT.
+    The store granted the lease no earlier, so the store's lease ends no earlier than this deadline. `trusted_s` is the
+    length of the lease less a margin, for the difference in speed between the two clocks and for the time that a body
+    needs to stop.
     """
 
     __slots__ = (
@@ -58,14 +59,14 @@ class Trust:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until this process stops trusting the lease; 0 once it is over."""
+        """Seconds until this process stops trusting the lease; 0 once the lease is over."""
         if self.ended_because or self._generation != fork_generation():
             return 0.0
         return max(0.0, self.deadline_s - self._clock.now_s())
 
     @property
     def until_deadline_s(self) -> float:
-        """Seconds until the local deadline, even if the lease has ended: how long a body may take to leave."""
+        """Seconds until the local deadline, also if the lease has ended already: that long may a body take to leave."""
         return max(0.0, self.deadline_s - self._clock.now_s())
 
     @property
@@ -75,13 +76,14 @@ class Trust:
 
     @property
     def why_over(self) -> str:
-        """For a lease that is no longer valid: the reason why it ended, or will be ended."""
+        """The reason why a lease that is no longer valid has ended, or will be ended."""
         return self.ended_because or DEADLINE_PASSED
 
     def extend(self, sent_s: float, trusted_s: float) -> bool:
         """Record that the store has renewed the lease, by a request sent at `sent_s`.
 
-        False if the lease is over here: then nothing changes. Of two answers, the one to the later request counts.
+        Returns False, and changes nothing, if the lease is over in this process. If two answers come in the wrong
+        order, the answer to the later request counts.
         """
         with self._lock:
             if not self.is_valid:
@@ -91,7 +93,11 @@ class Trust:
             return True
 
     def end(self, reason: str, given_up: bool = False) -> bool:
-        """End the lease here, at once and for ever. True for the first call; later calls do nothing. Any thread."""
+        """End the lease in this process, at once and for ever. Callable on any thread.
+
+        Returns True for the first call; later calls return False and do nothing. `given_up`: this process ends it on
+        purpose.
+        """
         with self._lock:
             if self.ended_because:
                 return False

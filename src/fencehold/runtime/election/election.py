@@ -30,9 +30,9 @@ HEAD_START_S = 1.0  # how long a leader that steps down ignores hints; SQLite fo
 
 
 class Limit:
-    """Divides the timeout of `shutdown` or `step_down` between the release and the callbacks.
+    """Divides the timeout of `shutdown` or `step_down` between the release of the lease and the callbacks.
 
-    It starts when this object is created; None: no limit.
+    The timeout starts when this object is created; None: no limit.
     """
 
     def __init__(self, timeout_s: float | None) -> None:
@@ -43,7 +43,7 @@ class Limit:
     def of_release_s(self) -> float | None:
         """Seconds for the release: 80 % of the timeout; None: no limit.
 
-        A release that hangs is then cut off early enough to call the callbacks in order before the timeout.
+        A release that hangs is cut off after these seconds, early enough to call the callbacks before the timeout ends.
         """
         return self._timeout_s * 0.8 if self._timeout_s is not None else None
 
@@ -62,7 +62,10 @@ class ElectionSettings:
 
 
 class Election(Generic[G]):
-    """Never leads without a grant. Its state stops being LEADER before any callback is called."""
+    """Runs one candidate's lifecycle: seeks leadership through `mechanism` (a lease or a lock), leads, gives it up.
+
+    It never leads without a grant. Its state stops being LEADER before any callback is called.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class Election(Generic[G]):
     async def run(self) -> None:
         """Run from START to STOPPED, whatever happens in between.
 
-        If this is cancelled, it waits here for the last callbacks, at most 2 s: an event loop that closes waits for
+        If this call is cancelled, it waits for the last callbacks, at most 2 s: an event loop that closes waits for
         this task, but not for tasks that begin later.
         """
         try:
@@ -125,19 +128,19 @@ class Election(Generic[G]):
                 self.closed.set()
 
     async def make_way(self) -> bool:
-        """If it has stopped, wait until it is closed and mark it as replaced. True if another election may begin."""
+        """Wait until a stopped election is closed; mark it as replaced. Returns whether another election may begin."""
         if self.has_stopped:
             await self.closed.wait()
             self.is_replaced = True
         return self.is_replaced
 
     def ended(self) -> None:
-        """Called when the election's task has ended, in whatever way."""
+        """Record that the election's task has ended, in whatever way: the election is stopped and closed."""
         self.cut_off()
         self.closed.set()
 
     def cut_off(self) -> None:
-        """Go to STOPPED at once, because nothing is held any more. Sends the callbacks of any other end. Idempotent."""
+        """Go to STOPPED at once, because nothing is held any more, and send the callbacks for that. Idempotent."""
         self.has_stopped = True
         if self.state is not LockState.STOPPED:
             self._apply(Input.CUT_OFF)
@@ -145,7 +148,7 @@ class Election(Generic[G]):
 
     @property
     def is_over(self) -> bool:
-        """True once the callbacks of the end were sent; the mechanism may still be closing."""
+        """True once the election has stopped and its last callbacks were sent; the mechanism may still be closing."""
         return self.has_stopped and self.state is LockState.STOPPED
 
     def _live(self) -> Coroutine[Any, Any, Input]:
@@ -234,9 +237,9 @@ class Election(Generic[G]):
         return Input.HEALTH_FAILED
 
     async def _reconnect(self) -> Input:
-        """During the grace period: make attempts, with the retry strategy's pauses.
+        """Make attempts during the grace period, with the retry strategy's pauses.
 
-        Returns when an attempt is answered or the time is over.
+        Returns the input for the state table when an attempt is answered, the time is over, or a stop is requested.
         """
         self.grant = None
         end_s = self._clock.now_s() + (self._settings.grace_s or 0.0)
@@ -290,14 +293,14 @@ class Election(Generic[G]):
     # --- parts ---
 
     def _delay_s(self) -> float | None:
-        """Seconds until the next attempt; None: there is none."""
+        """Return the seconds until the next attempt; None: no further attempt is to be made."""
         if self._mechanism.is_hopeless(self._last_error):
             return None
         elapsed_s = self._clock.now_s() - self._first_attempt_s if self._attempt else 0.0
         return self._retry.next_delay_s(RetryContext(max(1, self._attempt), elapsed_s, self._last_error))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> tuple[bool, T | Exception | None]:
-        """Run `work`: (True, its result or error), or (False, None) if a stop came first; `work` is then cancelled."""
+        """Run `work` and return True with its result or error; if a stop comes first, cancel it: False, None."""
         task, _ = await first_done(work, self.stop.wait())
         if not task.done():
             return False, None
@@ -308,7 +311,7 @@ class Election(Generic[G]):
 
 
 class Candidate(Registers, ABC, Generic[G]):
-    """What leaders and locks share: one election at a time, the task that runs it, and the callers that wait for it."""
+    """What leaders and locks share: one election at a time, its task, and the callers that wait for it."""
 
     def __init__(self, facts: StoreFacts) -> None:
         self._callbacks = Callbacks(facts)
@@ -323,7 +326,7 @@ class Candidate(Registers, ABC, Generic[G]):
     @property
     @abstractmethod
     def _leadership(self) -> object | None:
-        """The term or grant by which this process leads now: another object each time. None while it does not lead."""
+        """The term or grant by which this process leads now, a new object for each; None while it does not lead."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -337,7 +340,7 @@ class Candidate(Registers, ABC, Generic[G]):
         return election.is_over
 
     async def _leadership_or_end(self, after: object | None = None) -> object | None:
-        """Wait until this process leads by a term or grant other than `after`, and return that. None once stopped."""
+        """Wait for a term or grant other than `after` by which this process leads; return it, or None once stopped."""
         while (election := self._election) is not None:
             changed = election.changed
             if (leadership := self._leadership) is not None and leadership is not after:
@@ -350,7 +353,7 @@ class Candidate(Registers, ABC, Generic[G]):
     async def _leads_or_over(self, timeout_s: float | None) -> None:
         """Wait until this process leads and `on_acquired` has run, or until it has stopped and all callbacks have run.
 
-        Also returns when the timeout is over.
+        Also returns, without an error, when the timeout is over.
         """
         with suppress(TimeoutError):
             async with TimeLimit(timeout_s):
@@ -379,11 +382,11 @@ class Candidate(Registers, ABC, Generic[G]):
 
     @abstractmethod
     async def _cut_off(self, election: Election[G], task: asyncio.Task[None], timeout_s: float | None) -> None:
-        """The time of the shutdown is over: log that, send the error, and end the task."""
+        """End the election's task, because the shutdown's timeout is over; log that and send an error."""
 
     @staticmethod
     async def _stepped_down(election: Election[G], timeout_s: float | None) -> bool:
-        """Wait until the election no longer leads. False if the timeout is over first."""
+        """Wait until the election no longer leads. Returns True then, False if the timeout is over first."""
         try:
             async with TimeLimit(timeout_s):
                 while election.state in LEADING:

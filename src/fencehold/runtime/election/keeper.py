@@ -1,7 +1,7 @@
 """Acquires, renews and gives back every leader's lease that this process holds in one store.
 
-It runs on the keeper's own thread and connection: user code that blocks its event loop does not stop the renewals,
-until the loop has been blocked for longer than the stall limit.
+The keeper runs on a thread and a connection of its own: user code that blocks its event loop does not stop the
+renewals, until that loop has been blocked for longer than the stall limit.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ OTHERS_WAIT = "it was not given back; others wait until it expires"
 
 
 class Bodies(Protocol):
-    """The code that runs under a lease."""
+    """The blocks of user code that run under a lease (`async with term:`), as the keeper sees them."""
 
     async def left(self, limit_s: float) -> bool:
-        """Wait until no body is running any more. False if one still is after `limit_s`."""
+        """Wait until no body is running any more. Returns True then, False if one still is after `limit_s`."""
         ...
 
 
@@ -49,7 +49,8 @@ class NoBodies:
 class HeldLease(Kept):
     """A leader's lease that this process holds.
 
-    Its end is logged, and whoever listens is called: the bodies that run under it, and the election.
+    When the lease ends, that is logged, and the listeners are called: the bodies that run under the lease, and the
+    election.
     """
 
     def __init__(self, lease: Lease, settings: LeaderSettings, sent_s: float, clock: Clock, facts: FactSink) -> None:
@@ -74,7 +75,10 @@ class HeldLease(Kept):
         return 0.0 if self._is_distrusted else super().remaining_s
 
     def renewed(self, lease: Lease, sent_s: float) -> bool:
-        """Record a renewal by the store. False if the lease is over here already: the renewal then has no effect."""
+        """Record that the store has renewed the lease.
+
+        Returns False, and changes nothing, if the lease is over in this process already.
+        """
         if not self.extend(sent_s, lease.remaining_s - self.settings.margin_s):
             return False
         self.lease = lease
@@ -89,8 +93,8 @@ class HeldLease(Kept):
     def confirmed(self, limit_s: float) -> bool | None:
         """Ask the store whether the lease is still ours, and block this thread until it answers.
 
-        True: it was renewed just now. False: it is over. None: no answer came within the limit, or this thread cannot
-        wait for one.
+        Returns True if the lease was renewed just now, False if it is over. Returns None if no answer came within the
+        limit, or if this thread cannot wait for one.
         """
         with self._lock:
             before = self._renewals
@@ -106,14 +110,14 @@ class HeldLease(Kept):
         return NOT_AWAITED if self._is_distrusted and not self.ended_because else super().why_over
 
     def distrust(self) -> None:
-        """Make the lease invalid at once. The caller must have `end` called later.
+        """Make the lease invalid at once. The caller must arrange that `end` is called later.
 
-        Takes no lock, because the garbage collector may call this while any lock is held.
+        This takes no lock, because the garbage collector may call it while any lock is held.
         """
         self._is_distrusted = True
 
     def end(self, reason: str, given_up: bool = False) -> bool:
-        """End the lease at once and for ever, and log it. True for the first call; later calls do nothing."""
+        """End the lease at once and for ever, and log that. Returns True for the first call; later calls do nothing."""
         if self._is_distrusted and not given_up:
             reason = NOT_AWAITED  # the caller may have taken it for a passed deadline
         if not super().end(reason, given_up):
@@ -127,7 +131,7 @@ class HeldLease(Kept):
 
     @property
     def facts(self) -> LeaseFacts:
-        """Facts about this lease, as it is now."""
+        """The facts that can be logged of this lease, with its fields as they are now."""
         key = self.key
         return LeaseFacts(self._sink, key.name, key.holder_id, key.epoch, self.lease.expires_at.isoformat())
 
@@ -136,7 +140,10 @@ class HeldLease(Kept):
         return self.lease.step_down_requested
 
     def on_change(self, listener: Callable[[], object]) -> None:
-        """Call `listener`, on any thread, when the lease ends or a step-down is requested; now if it has happened."""
+        """Have `listener` called, on any thread, when the lease ends or a step-down is requested.
+
+        It is called at once if either has happened already.
+        """
         with self._lock:
             self._listeners.append(listener)
             happened = self.ended_because or self.step_down_requested
@@ -149,7 +156,11 @@ class HeldLease(Kept):
 
 
 class Keeper(Renewals[HeldLease]):
-    """A renewal without an answer is repeated until the local deadline; with `drop_on_error` the lease is lost."""
+    """Acquires, renews and gives back the leaders' leases of one store, on the keeper's thread.
+
+    A renewal without an answer is repeated until the local deadline. With `drop_on_error`, the lease is lost at the
+    first renewal without an answer.
+    """
 
     def __init__(self, port: LeasePort, clock: Clock, facts: FactSink) -> None:
         super().__init__({}, clock)
@@ -164,7 +175,11 @@ class Keeper(Renewals[HeldLease]):
     async def take(
         self, ask: Ask, settings: LeaderSettings, liveness: LoopLiveness | None
     ) -> HeldLease | Refusal | Busy:
-        """Acquire the lease; once it is granted, renew it. Raises Uncertain if no answer came."""
+        """Acquire the lease; if the store grants it, renew it from then on and return it as a HeldLease.
+
+        Returns Refusal if another holds the lease or the grant came too late, Busy if another session has the row
+        locked. Raises Uncertain if no answer came.
+        """
         sent_s = self._clock.now_s()
         self._taking += 1
         try:
@@ -195,7 +210,7 @@ class Keeper(Renewals[HeldLease]):
     async def give_back(self, held: HeldLease, reason: str, release: bool = True) -> bool:
         """End the lease locally, then release it in the store, so that a successor need not wait.
 
-        True if the store has confirmed the release. Without `release` the lease is left to lapse.
+        Returns True if the store has confirmed the release. Without `release` the lease is left to lapse.
         """
         held.end(reason)
         self._forget(held)
@@ -222,17 +237,21 @@ class Keeper(Renewals[HeldLease]):
             held.facts.leader_lost(reason="release_not_confirmed")
 
     def start_giving_back(self, held: HeldLease, reason: str, release: bool = True) -> None:
-        """`give_back` in the background: a slow release of one lease must not delay the renewal of others."""
+        """Call `give_back` in the background: a slow release of one lease must not delay the renewal of others."""
         self._in_background(self.give_back(held, reason, release))
 
     def start_giving_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> None:
-        """In the background, give back the lease that an unanswered acquire may have been granted."""
+        """Start to give back, in the background, the lease that the store may have granted to an unanswered acquire."""
         self._unheard.pop(ask.nonce, None)
         if not self._is_over:
             self._in_background(self._give_back_unanswered(ask, settings))
 
     async def _give_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> bool:
-        """Send the same acquire again: the store recognises its grant by the nonce and returns the epoch to release."""
+        """Send the unanswered acquire again, to learn which epoch the store granted, if any; release that epoch.
+
+        The store recognises its earlier grant by the nonce in the request. Returns True if the store confirmed the
+        release.
+        """
         sent_s = self._clock.now_s()
         try:
             answer = await self._port.acquire(ask, settings.call_limit_s)
@@ -250,14 +269,18 @@ class Keeper(Renewals[HeldLease]):
         task.add_done_callback(self._background.discard)
 
     def hint(self, name: str) -> None:
-        """Called when the store has sent a notification about this lease: renew it now, which also reads its row."""
+        """Renew this lease now, because the store has sent a notification about it: the renewal also reads its row."""
         for held in self._held():
             if held.key.name == name:
                 held.renew_at_s = self._clock.now_s()
                 self.nudge()
 
     def _renew_soon(self, name: str) -> bool:
-        """Call `hint`, from any thread. Returns False on the keeper's own thread, which must not wait for itself."""
+        """Have `hint` called on the keeper's thread; callable on any thread.
+
+        Returns True if it will be called. Returns False on the keeper's own thread, which must not wait for itself, and
+        if its loop is closed.
+        """
         return threading.get_ident() != self._thread_id and post_to(self._loop, self.hint, name)
 
     async def close(self) -> None:
@@ -288,7 +311,7 @@ class Keeper(Renewals[HeldLease]):
         return kept.settings.stall_limit_s
 
     def _retry_after_s(self, kept: HeldLease) -> float:
-        """Seconds until the next try: there are several before the deadline, but not too many."""
+        """Return the seconds until the next try: several tries fit before the deadline, but not too many."""
         return min(kept.settings.renew_every_s, RETRY_S_MAX, max(0.02, kept.remaining_s / 6))
 
     def _log_stalled(self, kept: HeldLease, silent_s: float) -> None:

@@ -30,7 +30,10 @@ LAPSES = "Others may have to wait until the lease lapses by itself."
 
 
 class Leader(AsyncBlock, Candidate[HeldLease]):
-    """At most one holder of this name has a valid term at any time; each term has a higher epoch than all before."""
+    """Seeks one lease and holds it, as one candidate of many; made by `store.leader(...)`.
+
+    At most one holder of this name has a valid term at any time; each term has a higher epoch than all before.
+    """
 
     def __init__(
         self,
@@ -62,9 +65,9 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
     async def start(self) -> None:
         """Start to follow the lease and to try to acquire it. Idempotent.
 
-        Returns when the first attempt has ended, or after 5 s. If the store is away, attempts go on in the background.
-        Raises ConfigurationError when waiting cannot help: a missing table or right, a refused login. Once the store
-        has answered, such an error is logged and retried like an outage.
+        Returns when the first attempt has ended, or after 5 s. If the store does not answer, attempts go on in the
+        background. Raises ConfigurationError when waiting cannot help: a missing table or right, a refused login. Once
+        the store has answered, such an error is logged and retried like an outage.
         """
         async with self._starting:  # of two concurrent starts the second waits for the first and does nothing
             stops = self._stops
@@ -103,8 +106,8 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
         """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
 
         If the store did not confirm the release in time, `on_lost` and `on_error` are called, not `on_released`.
-        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s;
-        10 s without a timeout): then the remaining callbacks are cancelled.
+        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s; 10
+        s without a timeout): the remaining callbacks are cancelled at that moment.
         """
         self._stops += 1
         self._begun.set()
@@ -122,7 +125,10 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
         await asyncio.wait([task])
 
     def _stop_at_once(self) -> None:
-        """Stop without waiting. The lease is given back in the background; while a body still runs, it lapses."""
+        """Stop without waiting.
+
+        The lease is given back in the background, or left to lapse if a body still runs under it.
+        """
         self._stops += 1
         self._begun.set()
         if self._task is not None:
@@ -146,12 +152,12 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
             self._term.lost("step_down did not finish in time")
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
+        """Wait until this process leads and `on_acquired` has run. Returns True then, False on timeout or once stopped.
 
-        True is returned only while this process leads. Once stopped, it returns after `on_lost`, `on_error` and
-        `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
-        wait for them. Before `start()` it also waits for the start. Raises ConfigurationError if the leader stopped
-        because of one at first contact.
+        True is returned only while this process leads. If the leader has stopped, this returns after `on_lost`,
+        `on_error` and `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback
+        it does not wait for callbacks. Before `start()` it also waits for the start. Raises ConfigurationError if such
+        an error stopped the leader before the store had ever answered.
         """
         await self._leads_or_over(timeout_s)
         if not self.is_leader and self._election is not None and self._election.is_over:
@@ -170,7 +176,7 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
 
     @property
     def term(self) -> Term | None:
-        """The current term, while it is valid."""
+        """The current term; None while this process does not lead."""
         term = self._term
         return term if term is not None and term.is_valid else None
 
@@ -179,9 +185,10 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
         return self.term
 
     def terms(self) -> Terms:
-        """Iterate over the current term and each later one, once. A pass that ends early waits for the end of its term.
+        """Return an iterator over the current term and each later one; each comes once.
 
-        The loop ends when the leader is shut down, at once if it was before. Raises ConfigurationError
+        If the loop's body ends before its term does, the iterator waits for the term's end. The loop ends when the
+        leader is shut down, or at once if the leader is shut down already. Raises ConfigurationError
         (`leader_not_started`) when the loop begins if the leader was neither entered nor started.
         """
         return Terms(self)
@@ -212,17 +219,20 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
     # --- parts ---
 
     async def _was_started(self) -> bool:
-        """Whether it was ever started. Waits for a start in progress."""
+        """Return whether the leader was ever started. If a start is in progress, wait for its end first."""
         async with self._starting:
             return self._is_started
 
     def _raise_mistake(self) -> None:
-        """Raise the ConfigurationError that ended the election at first contact, if there was one."""
+        """Raise the ConfigurationError that stopped the leader before the store had ever answered, if there was one."""
         if self._mechanism is not None and self._mechanism.mistake is not None:
             raise self._mechanism.mistake
 
     async def _next_term(self, after: Term | None) -> Term | None:
-        """Wait for a valid term other than `after`. None once stopped; ConfigurationError if one has stopped it."""
+        """Wait for a valid term other than `after`, and return it; None once the leader has stopped.
+
+        Raises ConfigurationError if such an error has stopped the leader.
+        """
         term = await self._leadership_or_end(after)
         if term is None:
             self._raise_mistake()
@@ -237,7 +247,7 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
             held.facts.leader_acquired()
 
     def _ended(self, election: Election[HeldLease], task: asyncio.Task[None]) -> None:
-        """Called when the election's task has ended, in whatever way: end the term, log an error, wake the waiters."""
+        """End the term, log an error, and wake the waiters, because the election's task has ended, in whatever way."""
         is_replaced = self._election is not election
         if self._term is not None and self._term.is_valid and not is_replaced:
             self._term.lost("the leader was cancelled")
@@ -253,9 +263,9 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
 
 
 class Candidates:
-    """The candidates of one store: at most one for each lease and holder.
+    """The leaders of one store that were started: at most one for each lease and holder.
 
-    The references are weak: a candidate that was never started, and that nobody uses any more, does not block another.
+    The references are weak: a candidate that nobody uses any more does not block another.
     """
 
     def __init__(self) -> None:
@@ -265,9 +275,10 @@ class Candidates:
         return iter(list(self._by_holder.values()))
 
     def enrol(self, candidate: Leader) -> None:
-        """Add the candidate. Raises ConfigurationError (`duplicate_holder`) if there is one for this lease and holder.
+        """Add the candidate.
 
-        Each of the two would take the other's renewals for its own.
+        Raises ConfigurationError (`duplicate_holder`) if there is another one for this lease and holder. Each of two
+        such candidates would take the other's renewals for its own.
         """
         who = (candidate.name, candidate.holder_id)
         if self._by_holder.get(who, candidate) is not candidate:

@@ -1,7 +1,7 @@
 """`store.run_as_leader(...)`: runs a job while this process leads, and tries it again when it fails.
 
-The steps are the same with and without an event loop: `next_term`, the job, `failed` if it raised, and `end` at the
-end. The async store runs them in `run`; `fencehold.sync` runs them around a job in the calling thread.
+The steps are the same with and without an event loop: `next_term`, the job, `failed` if the job raised, and at last
+`end`. The async store runs the steps in `run`; `fencehold.sync` runs them around a job in the calling thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEALTHY_S = 60.0  # if a job fails after running this long, the pauses start aga
 
 
 class NotAwaitable(ConfigurationError):
-    """Raised after the job was called and did not return an awaitable."""
+    """The error for a job that was called and did not return an awaitable, so it is not async."""
 
 
 def check_async_job(job: Callable[[Any], Any]) -> None:
@@ -57,7 +57,10 @@ def check_sync_job(job: Callable[[Any], Any]) -> None:
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
-    """The result of an async job. Raises NotAwaitable if it is not async, TypeError if it forgot an `await`."""
+    """Await what an async job returned, and return the job's result.
+
+    Raises NotAwaitable if the job is not async, TypeError if its result is something that should have been awaited.
+    """
     if not inspect.isawaitable(answer):
         raise NotAwaitable(f"The job returned {answer!r:.80}: it is not async.", hint=ASYNC_HINT, code=BAD_JOB)
     value = await answer
@@ -66,7 +69,7 @@ async def awaited(answer: Awaitable[Any]) -> Any:
 
 
 def returned(answer: Any) -> Any:
-    """Return a plain job's result. Raises TypeError if it is something that should have been awaited."""
+    """Return a plain job's result unchanged. Raises TypeError if it is something that should have been awaited."""
     refuse_unfinished(answer)
     return answer
 
@@ -81,7 +84,7 @@ def _check_callable(job: Callable[[Any], Any], hint: str) -> None:
 
 
 def _inner(job: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function inside partials and decorators."""
+    """Return the function inside partials and decorators."""
     while isinstance(job, functools.partial):
         job = job.func
     inner: Callable[[Any], Any] = inspect.unwrap(job)
@@ -94,20 +97,20 @@ def _name(job: Callable[[Any], Any]) -> str:
 
 @dataclass(frozen=True)
 class Returned:
-    """The job returned while its term was valid, so it is done."""
+    """The outcome of a job that returned while its term was valid: the job is done."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The job raised, so it has failed."""
+    """The outcome of a job that raised: the job has failed."""
 
     error: BaseException
 
 
 class Pauses:
-    """How long to wait after each failure in a row, as a retry strategy decides."""
+    """Counts the failures in a row, and says how long to wait after each, as a retry strategy decides."""
 
     def __init__(self, strategy: RetryStrategy | None, clock: Clock) -> None:
         self._strategy = strategy or DecorrelatedJitter(BACKOFF_BASE_S, BACKOFF_MAX_S)
@@ -116,7 +119,7 @@ class Pauses:
         self._since_s = 0.0
 
     def after(self, error: BaseException, ran_s: float) -> float | None:
-        """Seconds to wait before the next try; None if the strategy gives up."""
+        """Return the seconds to wait before the next try; None if the strategy gives up."""
         now_s = self._clock.now_s()
         if self.failures == 0 or ran_s >= HEALTHY_S:
             self.failures, self._since_s = 0, now_s
@@ -126,7 +129,10 @@ class Pauses:
 
 
 class LeaderJob:
-    """One job with one leader, on one event loop. `until` is awaited meanwhile: when it returns, the job is stopped."""
+    """Runs one job with one leader, on one event loop.
+
+    `until` is awaited at the same time: when it returns, the job is stopped.
+    """
 
     def __init__(
         self,
@@ -146,7 +152,7 @@ class LeaderJob:
         self._pause_s = 0.0
 
     async def run(self, job: Callable[[Term], Any]) -> Any:
-        """Run the job and return its result; None if it was stopped first.
+        """Run the job and return its result; return None if it was stopped before it was done.
 
         Raises ConfigurationError when a retry cannot help, and the job's error when the backoff gives up.
         """
@@ -165,7 +171,7 @@ class LeaderJob:
             await self.end()
 
     async def _under(self, term: Term, job: Callable[[Term], Any]) -> Returned | Raised | None:
-        """Run the job under this term. None if the term ended first, which is not a failure of the job."""
+        """Run the job under this term. Returns None if the term ended first, which is not a failure of the job."""
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
         cancelling = task.cancelling()
@@ -190,7 +196,10 @@ class LeaderJob:
     # --- the steps ---
 
     async def next_term(self) -> Term | None:
-        """Wait until this process leads, and return its term; after a failure, pause first. None once stopped."""
+        """Wait until this process leads, and return its term; after a failure of the job, pause before that.
+
+        Returns None once the job was stopped.
+        """
         if self._watch is None:
             self._watch = asyncio.create_task(self._shut_down_when_stopped())
         while not await self._clock.wait(self._stopped, self._pause_s):
@@ -208,9 +217,9 @@ class LeaderJob:
         return None
 
     def _not_started(self, error: ConfigurationError) -> None:
-        """Called when the leader could not start because a right or a table is missing.
+        """Handle an error of the leader's start, such as a missing right or table.
 
-        Raises the error, unless this job's leader has led before: then the start is tried again.
+        Raises the error, unless this job's leader has led before: then the start is tried again later.
         """
         pause_s = self._pauses.after(error, 0.0) if self._has_led else None
         if pause_s is None:
@@ -222,7 +231,7 @@ class LeaderJob:
         self._facts(term).leader_job_done()
 
     async def failed(self, term: Term, error: BaseException) -> None:
-        """Log the error, give the lease back so that another may try, and make `next_term` wait.
+        """Log the job's error, give the lease back so that another process may try, and make `next_term` pause first.
 
         Raises the error if the backoff gives up.
         """
@@ -238,7 +247,7 @@ class LeaderJob:
         await self._shut_down()
 
     def gave_up(self, error: Exception) -> None:
-        """Log the error that ends `run_as_leader`: in a background task it might never be looked at."""
+        """Log the error that ends `run_as_leader`, because nobody may ever look at the error of a background task."""
         self._facts().leader_job_gave_up(error=described(error))
 
     async def end(self) -> None:
@@ -263,7 +272,7 @@ class LeaderJob:
 
 
 def is_end_of(term: Term, error: BaseException) -> bool:
-    """Whether the error is the LeaseLost of this term."""
+    """Return whether the error is the LeaseLost of this term: it has the same lease name and epoch."""
     return isinstance(error, LeaseLost) and (error.name, error.epoch) == (term.name, term.epoch)
 
 

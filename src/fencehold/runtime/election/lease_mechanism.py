@@ -28,7 +28,10 @@ NOT_CONFIRMED = "The store did not confirm the release of the lease."
 
 
 class LeaseRetry:
-    """Waits the acquire interval after a refusal, and after an error a backoff with jitter of at most half a second."""
+    """Decides when to try again: after a refusal in the acquire interval, after an error in at most half a second.
+
+    The pause after an error grows with each error and is random in part, so that candidates do not try all at once.
+    """
 
     def __init__(self, settings: LeaderSettings) -> None:
         self._interval_s = settings.acquire_every_s
@@ -48,7 +51,10 @@ class LeaseMechanism:
         *,
         patient: bool,
     ) -> None:
-        """`patient`: wait for the watch to see that the lease is free; False: try at every interval."""
+        """Prepare a candidate's attempts to acquire the lease.
+
+        `patient`: True: wait for the watch to see that the lease is free; False: try at every interval.
+        """
         self._name, self._holder_id, self._settings = name, holder_id, settings
         self._keeper, self._keeper_loop = context.keeper, context.keeper_loop
         self._clock, sink = context.clock, context.facts.sink
@@ -121,9 +127,9 @@ class LeaseMechanism:
         return grant.ended_because
 
     async def release(self, grant: HeldLease, stop: asyncio.Event) -> bool:
-        """End the lease locally, wait for the bodies to leave, then give the row back or leave it to lapse.
+        """End the lease locally, wait for the bodies under it to leave, then release its row or leave it to lapse.
 
-        Raises Unanswered if the store did not confirm the release.
+        Returns True. Raises Unanswered if the store did not confirm the release.
         """
         # Not remaining_s: the lease may have ended already, while bodies are still running.
         left_s = grant.until_deadline_s
@@ -159,7 +165,10 @@ class LeaseMechanism:
             stopped.cancel()
 
     def is_hopeless(self, error: Exception | None) -> bool:
-        """True for a ConfigurationError at first contact; once the store has answered, every error is retried."""
+        """Return whether no further attempt can help: ConfigurationError came before any attempt was answered.
+
+        Once the store has answered an attempt, every error is retried.
+        """
         return self.mistake is not None
 
     def is_new_term(self, grant: HeldLease) -> bool:
@@ -182,12 +191,15 @@ class LeaseMechanism:
         self._worth_a_try.set()
 
     def _hear(self, news: News, lease: Lease | None) -> None:
-        """Called on the keeper's loop: end the pause if the lease may be free."""
+        """End the pause before the next attempt if this news means that the lease may be free.
+
+        Runs on the keeper's loop.
+        """
         if news is News.FREED or (news is News.SEEN and (lease is None or not lease.is_live)):
             post_to(self._loop, self._worth_a_try.set)
 
     def _unwanted(self, future: asyncio.Future[HeldLease | Refusal | Busy]) -> None:
-        """The attempt was cancelled before its answer: give back the lease if it was, or may have been, granted."""
+        """Give back the lease that the store has granted, or may have granted, to an attempt that was cancelled."""
         if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), HeldLease):
             held.end("cancelled", given_up=True)
             self._start_giving_back(held)

@@ -25,10 +25,10 @@ Verb = Callable[[Sequence[TermKey], float], Coroutine[Any, Any, list[Answer]]]
 
 
 class LeaseVerbs:
-    """Each verb is one statement, decided by the store's clock.
+    """The low-level calls on leases. Each is one statement, decided by the store's clock.
 
-    A verb returns a Lease if it was done, None if it was refused. It raises if that is not known, or if the store does
-    not answer.
+    A call returns a Lease if it was done, None if it was refused. It raises Uncertain if it is not known whether it was
+    done, and Unavailable if the store did not answer and nothing was done.
     """
 
     def __init__(self, context: StoreContext, default_holder_id: str) -> None:
@@ -38,7 +38,7 @@ class LeaseVerbs:
         self._backends: dict[asyncio.AbstractEventLoop, Backend] = {}
 
     async def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
-        """Acquire the lease, with an epoch one higher than ever before.
+        """Acquire the lease, with an epoch one higher than the highest it ever had. Returns the lease.
 
         Returns None while anybody holds it, this holder included, or while another session has its row locked.
         """
@@ -56,7 +56,8 @@ class LeaseVerbs:
     async def renew(self, leases: Lease | Sequence[Lease], lease: Duration = 30) -> Lease | list[Lease] | None:
         """Extend the leases by `lease` from now, and return them as renewed.
 
-        A lease that has expired or that another holds is left out; for a single one the result is None.
+        A lease that has expired or that another holder has is left out of the list; for a single lease the result is
+        None.
         """
         keys = self._keys(leases, seconds(lease, "lease"))
         return _accepted(leases, await self._settled(self._port().renew, keys))
@@ -66,22 +67,22 @@ class LeaseVerbs:
     @overload
     async def release(self, leases: Sequence[Lease]) -> list[Lease]: ...
     async def release(self, leases: Lease | Sequence[Lease]) -> Lease | list[Lease] | None:
-        """End the leases now, and return them. Their rows keep the epoch.
+        """End the leases now, and return them. Their rows stay, so that the epochs go on rising.
 
-        A lease that was no longer ours is left out; for a single one the result is None.
+        A lease that was no longer ours is left out of the list; for a single lease the result is None.
         """
         keys = self._keys(leases, 1.0)
         return _accepted(leases, await self._settled(self._port().release, keys))
 
     async def read(self, name: str) -> Lease | None:
-        """Read the lease's row, live or lapsed; None if the lease was never acquired."""
+        """Read the lease's row, live or lapsed, and return it; None if the lease was never acquired."""
         rows = await self._port().read([names.lease_name(name)], self._limit_s)
         return rows.get(name)
 
     async def ask_step_down(self, name: str, epoch: int) -> Lease | None:
         """Ask the holder of this epoch to step down: at its next renewal, or at once if the store can notify it.
 
-        Returns None if this epoch does not hold the lease, or while another session has its row locked.
+        Returns the lease. Returns None if this epoch does not hold it, or while another session has its row locked.
         """
         answer = await self._port().ask_step_down(names.lease_name(name), epoch, self._limit_s)
         return answer if isinstance(answer, Lease) else None
@@ -91,9 +92,9 @@ class LeaseVerbs:
             await self._backends.popitem()[1].close()
 
     def _port(self) -> LeasePort:
-        """Return the leases on a connection for the caller's loop.
+        """Return the port for the leases, on a connection for the caller's event loop.
 
-        The way through the keeper would cost a third of the rate.
+        Calls through the keeper's thread would be a third slower.
         """
         self._context.check_open()
         loop = asyncio.get_running_loop()
@@ -110,7 +111,10 @@ class LeaseVerbs:
         return [item.key(lease_s) for item in given]
 
     async def _settled(self, verb: Verb, keys: Sequence[TermKey]) -> list[Answer]:
-        """Call the verb again for rows that another session has locked. Raises Unavailable (`busy`) past the limit."""
+        """Call the verb for these keys, and again for rows that another session has locked.
+
+        Returns one answer for each key. Raises Unavailable (`busy`) if a row is still locked after the limit.
+        """
         answers: dict[TermKey, Answer] = {}
         end_s = asyncio.get_running_loop().time() + self._limit_s
         while open_keys := [key for key in keys if isinstance(answers.get(key, BUSY), Busy)]:
@@ -129,7 +133,10 @@ class LeaseVerbs:
 
 
 def _accepted(asked: Lease | Sequence[Lease], answers: Sequence[Answer]) -> Lease | Many | None:
-    """The accepted leases: one or None if one was given, else a list."""
+    """Return the leases that the store accepted, as a list if a list was asked for.
+
+    For a single lease, return the lease, or None if the store refused it.
+    """
     accepted = [answer for answer in answers if isinstance(answer, Lease)]
     if isinstance(asked, Lease):
         return accepted[0] if accepted else None

@@ -1,4 +1,4 @@
-"""A fence that must be awaited. Before that nothing is sent to the database; a missing await is reported."""
+"""A fence that must be awaited: nothing is sent to the database before the await, and a missing await is reported."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ NOT_AWAITED_HINT = (
 
 
 class PendingFence(Coroutine[Any, Any, None]):
-    """Calls `forgotten` if it is garbage-collected without having been awaited, on the thread where that happens.
+    """The coroutine that `term.fence(...)` returns for an async connection.
 
-    The garbage collector may run at any moment, while any lock is held: `forgotten` must not take a lock or raise.
+    If it is garbage-collected without having been awaited, it calls `forgotten`, on the thread where that happens. The
+    garbage collector may run at any moment, while any lock is held: `forgotten` must not take a lock or raise.
     """
 
     def __init__(
         self, work: Coroutine[Any, Any, None], asked: Coroutine[Any, Any, None], forgotten: Callable[[], None]
     ) -> None:
-        """`work` awaits `asked`, which is the backend's coroutine."""
+        """Wrap `work`, the coroutine to run when this object is awaited.
+
+        `work` awaits `asked`, which is the backend's coroutine that fences the transaction.
+        """
         self._work, self._asked = work, asked
         self._forgotten: Callable[[], None] | None = forgotten
 
@@ -47,7 +51,7 @@ class PendingFence(Coroutine[Any, Any, None]):
             raise
 
     def close(self) -> None:
-        """Discard it on purpose: `forgotten` is not called."""
+        """Discard this fence on purpose, without awaiting it: `forgotten` is not called."""
         self._forgotten = None
         self._work.close()
         self._asked.close()
@@ -59,7 +63,7 @@ class PendingFence(Coroutine[Any, Any, None]):
 
 
 def loop_here() -> asyncio.AbstractEventLoop | None:
-    """The event loop that is running on this thread; None if there is none."""
+    """Return the event loop that is running on this thread; None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -67,7 +71,10 @@ def loop_here() -> asyncio.AbstractEventLoop | None:
 
 
 def called_on(loop: asyncio.AbstractEventLoop | None, fact: Callable[[], object]) -> None:
-    """Call `fact` on the loop, where no lock is held; or here, if there is no loop or it is closed. Never raises."""
+    """Have `fact` called on the event loop, where no lock is held; if it is None or closed, call `fact` here.
+
+    Never raises.
+    """
     if loop is None or not post_to(loop, fact):
         with suppress(Exception):
             fact()

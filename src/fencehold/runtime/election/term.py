@@ -22,7 +22,10 @@ from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFe
 
 
 class TermBody(CancelScope):
-    """One body. `fenced`: the caller's connections and sessions with a transaction that this body has fenced."""
+    """One running `async with term:` block, and the task that runs it, which is cancelled when the term ends.
+
+    `fenced` lists the caller's connections and sessions with a transaction that this block has fenced.
+    """
 
     def __init__(self) -> None:
         super().__init__("the term of office is over")
@@ -32,8 +35,8 @@ class TermBody(CancelScope):
 class TermBodies:
     """The `async with term:` bodies that are running now.
 
-    They are cancelled when the term ends, and awaited before its lease is given back. `over` is set, on their event
-    loop, once the term has ended.
+    The bodies are cancelled when the term ends, and awaited before its lease is given back. The event `over` is set, on
+    the bodies' event loop, once the term has ended.
     """
 
     def __init__(self, held: HeldLease) -> None:
@@ -59,7 +62,7 @@ class TermBodies:
         return body
 
     def remember(self, target: object) -> list[TermBody]:
-        """Record that this task fences a transaction on `target`: if its body is cancelled, that must not commit.
+        """Record that this task fences a transaction on `target`. If the task's body is cancelled, it must not commit.
 
         Returns the bodies for which `target` is new; give these to `forget`.
         """
@@ -79,7 +82,7 @@ class TermBodies:
             body.fenced = [one for one in body.fenced if one is not target]
 
     async def left(self, limit_s: float) -> bool:
-        """Wait until no body is running any more. False if one still is after `limit_s`."""
+        """Wait until no body is running any more. Returns True then, False if one still is after `limit_s`."""
         try:
             async with TimeLimit(limit_s):
                 return await self._empty.wait()
@@ -87,11 +90,14 @@ class TermBodies:
             return False
 
     def soon(self, call: Callable[[], object]) -> None:
-        """Have `call` called on the event loop of the bodies. Any thread; takes no lock."""
+        """Have `call` called on the event loop of the bodies. Callable on any thread; takes no lock."""
         called_on(self._loop, call)
 
     def _changed(self) -> None:
-        """Called on any thread: once the lease has ended, cancel all bodies on their event loop."""
+        """Cancel all bodies, on their event loop, if the lease has ended.
+
+        Called on any thread when the lease has changed.
+        """
         if self._held.ended_because:
             post_to(self._loop, self._cancel)  # on a closed loop no body is running
 
@@ -104,7 +110,7 @@ class TermBodies:
 class Guard:
     """A condition for the WHERE of ONE statement, which then writes only while the epoch holds. `check` its result.
 
-    `sql` is in the driver's own parameter style, `text` in SQLAlchemy's; both use `params`.
+    `sql` has the driver's own parameter style, `text` that of SQLAlchemy; `params` are the values for either.
     """
 
     def __init__(self, term: Term, text: GuardText) -> None:
@@ -150,7 +156,7 @@ class Guard:
 
 
 class TermFields(ABC):
-    """The fields of a term, with an event loop and without. None of them does I/O."""
+    """The fields of a term that the async and the sync Term share. None of them does I/O."""
 
     @property
     @abstractmethod
@@ -193,7 +199,7 @@ class TermFields(ABC):
             raise self.lost(self._lease.why_over)
 
     def lost(self, why: str) -> LeaseLost:
-        """End the term and return the error to raise."""
+        """End the term locally, and return the LeaseLost for the caller to raise."""
         if self._lease.is_inherited:
             return self._of_parent()
         self._lease.end(why)
@@ -211,11 +217,12 @@ class TermFields(ABC):
 
 
 class Term(AsyncBlock, TermFields):
-    """The term is valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
+    """One term of a leader, from the store's grant of the lease to its end.
 
-    `async with term:` cancels its body when the term ends. It suppresses that cancellation, and a LeaseLost of this
-    same term, because the end of a term is not an error of the program. If the term is over already, the body does not
-    run: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
+    The term is valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O. `async
+    with term:` cancels its body when the term ends. It suppresses that cancellation, and a LeaseLost of this same term,
+    because the end of a term is not an error of the program. If the term is over already, the body does not run: the
+    block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
     """
 
     def __init__(self, held: HeldLease, fences: FencePort) -> None:
@@ -228,9 +235,9 @@ class Term(AsyncBlock, TermFields):
         return self._held
 
     def _changed_nothing(self, guard: GuardText) -> FenceholdError:
-        """Ask the store why a guarded statement changed no row, and return the error to raise.
+        """Ask the store why a guarded statement changed no row, and return the error for the caller to raise.
 
-        Ends the term only if it is over.
+        The term is ended only if its lease is over.
         """
         limit_s = min(self._held.settings.call_limit_s, self.remaining_s)
         is_held = guard.is_held() if self.is_valid else None
@@ -258,7 +265,7 @@ class Term(AsyncBlock, TermFields):
     # --- the fence ---
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A fenced transaction on one of the store's own connections: it commits only while this epoch holds.
+        """Return a fenced transaction on one of the store's own connections: it commits only while this epoch holds.
 
         While it is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the term is over.
         """
@@ -275,7 +282,7 @@ class Term(AsyncBlock, TermFields):
             raise
 
     def _transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
-        """`transaction` for code without an event loop; it runs in the calling thread."""
+        """Return the same as `transaction`, for code without an event loop; it runs in the calling thread."""
         return PlainTransactionBlock(self._fenced_sync())
 
     @contextmanager
@@ -295,9 +302,9 @@ class Term(AsyncBlock, TermFields):
     def fence(self, connection_or_session: Connection) -> Awaitable[None]:
         """Fence a transaction that the caller owns: from here to its commit nobody can take over the lease.
 
-        Takes the same connections and sessions as `outbox.add(tx=)`; await it for the async ones. If the term is over,
-        it raises LeaseLost and makes the transaction unable to commit. Without the await an async one is not fenced:
-        that is logged as an error (`fence_not_awaited`) and ends the term.
+        Takes the same connections and sessions as `outbox.add(tx=)`; await the result for the async ones. If the term
+        is over, it raises LeaseLost and makes the transaction unable to commit. Without the await, the transaction of
+        an async connection is not fenced: that is logged as an error (`fence_not_awaited`) and ends the term.
         """
         new_to = self._bodies.remember(connection_or_session)
         with self._refusals(connection_or_session, new_to):
@@ -307,7 +314,7 @@ class Term(AsyncBlock, TermFields):
         return PendingFence(self._awaited(pending, connection_or_session, new_to), pending, self._forgotten)
 
     def _fence_sync(self, connection_or_session: SyncConnection) -> None:
-        """`fence` for code without an event loop; on return the transaction is fenced.
+        """Fence the caller's transaction before this returns, for code without an event loop; else like `fence`.
 
         Raises ConfigurationError (`bad_connection`) for an async connection, and fences nothing.
         """
@@ -317,7 +324,7 @@ class Term(AsyncBlock, TermFields):
             raise sync_needed()
 
     def _forgotten(self) -> None:
-        """A fence was not awaited: make the term invalid now, and end it on the event loop, where locks are allowed."""
+        """Make the term invalid now, because a fence was not awaited; end it where locks are allowed: on the loop."""
         self._held.distrust()
         self._bodies.soon(self._end_forgotten)
 
@@ -331,7 +338,7 @@ class Term(AsyncBlock, TermFields):
 
     @contextmanager
     def _refusals(self, target: object, new_to: list[TermBody]) -> Iterator[None]:
-        """Handle the errors of a fence, then raise them.
+        """Handle the errors that a fence raises inside the block, then raise them unchanged.
 
         LeaseLost ends the term. After a ConfigurationError the connection is not touched when the term ends later.
         """
@@ -347,7 +354,10 @@ class Term(AsyncBlock, TermFields):
             raise
 
     def guard(self) -> Guard:
-        """A condition that makes one statement a fenced write; see Guard. Raises LeaseLost if the term is over."""
+        """Return a condition that makes one statement a fenced write; see Guard.
+
+        Raises LeaseLost if the term is over.
+        """
         self.check()
         return Guard(self, self._fences.guard(self._held.key))
 
@@ -363,7 +373,10 @@ class Term(AsyncBlock, TermFields):
         return self
 
     async def _until_valid(self) -> None:
-        """Called before a block begins. Raise LeaseLost if the term is over; TermOfLoop waits for the next term."""
+        """Raise LeaseLost if the term is over; called before a block begins.
+
+        TermOfLoop waits for the next term instead.
+        """
         self.check()
 
     async def __aexit__(

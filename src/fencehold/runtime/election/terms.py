@@ -14,19 +14,19 @@ from fencehold.runtime.election.term import Guard, Term
 
 
 class SourceOfTerms(Protocol):
-    """A leader, as the loop over its terms sees it."""
+    """What the loop over `terms()` needs of a leader."""
 
     name: str
 
     async def _was_started(self) -> bool: ...
 
     async def _next_term(self, after: Term | None) -> Term | None:
-        """Wait for a valid term other than `after`. None once the leader has stopped."""
+        """Wait for a valid term other than `after`, and return it; None once the leader has stopped."""
         ...
 
 
 class Terms(AsyncIterator["TermOfLoop"]):
-    """Iterates over the current term and each later one, once. Ends when the leader is shut down.
+    """Iterates over the current term and each later one; each comes once. Ends when the leader is shut down.
 
     Raises ConfigurationError (`leader_not_started`) at the first pass if the leader was never started, because such a
     loop would never have a term.
@@ -57,7 +57,10 @@ class Terms(AsyncIterator["TermOfLoop"]):
         self._is_over = True
 
     async def next_for(self, term: TermOfLoop) -> Term | None:
-        """Wait for the term after one that ended before its block began. None if this loop has ended or moved on."""
+        """Wait for the term that follows `term`, which ended before its block began, and return it.
+
+        Returns None if this loop has ended, or has moved on to a later term.
+        """
         if self._is_over or term is not self._last:
             return None
         return await self._leader._next_term(term.stands_for)
@@ -74,10 +77,10 @@ class Terms(AsyncIterator["TermOfLoop"]):
 class TermOfLoop(Term):
     """The term that a loop over `terms()` gets: `async with term:` never runs its body for a term that is over.
 
-    A term can end between the start of the pass and the block. Python cannot skip the body of a block, so the block
-    waits for the leader's next term, and this object then represents that term. The block raises LeaseLost instead,
-    without running the body, in two cases. First, if this object had an earlier block or fenced work: that work
-    belonged to the ended term, and the next block would not know. Second, if the loop or the leader has ended.
+    A term can end between the start of a pass of the loop and the block. Python cannot skip the body of a block, so the
+    block waits for the leader's next term, and this object then represents that next term. The block raises LeaseLost
+    instead, without running the body, in two cases. First, if this object had an earlier block or fenced work: that
+    work belonged to the ended term, and the next block would not know. Second, if the loop or the leader has ended.
     """
 
     def __init__(self, term: Term, terms: Terms) -> None:
@@ -86,12 +89,15 @@ class TermOfLoop(Term):
         self._stand_for(term)
 
     def _stand_for(self, term: Term) -> None:
-        """Represent `term`: share its lease, its fences and its bodies."""
+        """Make this object represent `term`: it shares that term's lease, fences and bodies."""
         self.stands_for = term
         self._held, self._fences, self._bodies = term._held, term._fences, term._bodies
 
     async def _until_valid(self) -> None:
-        """Return at once if the term is valid. If it is over, wait for the next one, or raise LeaseLost."""
+        """Return at once if the term is valid. If it is over, wait for the next term and represent that.
+
+        Raises LeaseLost in the two cases that the class names.
+        """
         while not self.is_valid:
             await self._go_on()
         self._is_begun = True

@@ -1,6 +1,7 @@
 """Reads leases for followers and observers, who do not hold them: one batched read for any number of leases.
 
-Only the read is relied on. It runs at the poll interval and at the earliest known expiry; hints only make it earlier.
+Only the reads are relied on: one at each poll interval and at the earliest known expiry. A hint, which is a
+notification from the database that may fail to come, only makes the next read earlier.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ Hear = Callable[[News, Lease | None], None]
 
 @dataclass(eq=False)
 class Follow:
-    """One follower or observer of one lease; `hear` is called with its news, on the keeper's loop.
+    """One follower or observer of one lease; `hear` is called with each news of the lease, on the keeper's loop.
 
-    `wants_changes`: read the lease at each hint (an observer), instead of getting the hint itself (a follower).
+    `wants_changes`: True for an observer: at each hint the lease is read. False for a follower: it gets the hint
+    itself.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Follow:
 
 
 class FollowersFacts(OutageFacts):
-    """Names the leases that are followed at that moment."""
+    """The facts of an outage that followers meet, with the names of the leases that are followed at that moment."""
 
     def __init__(self, sink: FactSink, follows: Sequence[Follow]) -> None:
         super().__init__(sink)
@@ -62,9 +64,9 @@ class FollowersFacts(OutageFacts):
 
 
 class Watch:
-    """Reads the leases that are followed, and logs when the store stops answering.
+    """Reads the leases that are followed, tells the followers, and logs when the store stops answering.
 
-    A follower sends nothing else, so without this it would wait without a line in the log.
+    A follower sends no other request, so without this log line it would wait unnoticed.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Watch:
             self._follows.remove(follow)
 
     def saw(self, name: str, lease: Lease | None) -> None:
-        """Use an answer that came without a read, such as that of a refused acquire: it saves a read."""
+        """Use what another request found of this lease, such as a refused acquire: that saves a read."""
         expiry_s = self._expiry_s(lease)
         for follow in self._follows:
             if follow.name == name:
@@ -144,7 +146,7 @@ class Watch:
         return min((follow.poll_every_s for follow in self._follows), default=TROUBLE_PAUSE_S)
 
     def _expiry_s(self, lease: Lease | None) -> float:
-        """When to read again: at the expiry of a live lease. For a free lease the poll interval is enough: infinity."""
+        """Return when to read again, because a live lease expires; infinity for a free lease: the polls are enough."""
         if lease is None or not lease.is_live:
             return float("inf")
         return self._clock.now_s() + lease.remaining_s + EXPIRY_SLACK_S

@@ -24,7 +24,7 @@ _POOL = concurrent.futures.thread.__file__
 
 
 def described(error: BaseException) -> str:
-    """The error's type and message, without a traceback."""
+    """Return the error's type and message, without a traceback."""
     if isinstance(error, asyncio.CancelledError):
         return "CancelledError: raised in the handler, or in what it waited for; not by its worker"
     try:
@@ -35,9 +35,9 @@ def described(error: BaseException) -> str:
 
 
 def stored(error: BaseException) -> str:
-    """The text for the column `last_error`: type and message, then as much of the traceback as fits.
+    """Return the text for the column `last_error`: type and message, then as much of the traceback as fits.
 
-    If it does not fit, its end is kept, because that names the line that raised.
+    Of a traceback that does not fit, the end is kept, because that names the line that raised.
     """
     words, where = described(error), _where(error)
     if not where:
@@ -50,25 +50,28 @@ def stored(error: BaseException) -> str:
 
 
 def in_full(error: BaseException) -> str:
-    """The whole traceback, with the errors that caused this one. Empty if it would show only the error itself."""
+    """Return the whole traceback as text, with the errors that caused this one.
+
+    Empty if it would show only the error.
+    """
     where, said = _formatted(error)
     return _cleaned(where + said).rstrip("\n") if where else ""
 
 
 def storable(text: str) -> str:
-    """The text without passwords, cut, and with only characters that every database can store."""
+    """Return the text without passwords, cut to the maximum, and with only characters that every database can store."""
     clean = redact(text[: 2 * ERROR_CHARS_MAX]).replace("\0", "").encode("utf-8", "replace").decode()
     return clean[:ERROR_CHARS_MAX]
 
 
 def _where(error: BaseException) -> str:
-    """The traceback without its first line and without the error's own message, which `stored` puts before it."""
+    """Return the traceback without its first line and without the error's message, which `stored` puts before it."""
     where, _ = _formatted(error)
     return _cleaned(where).removeprefix(WHOLE.lstrip("\n")).rstrip("\n")
 
 
 def _formatted(error: BaseException) -> tuple[str, str]:
-    """Two texts: the traceback, with the errors that caused this one, and the error's own message.
+    """Return two texts: the traceback, with the errors that caused this one, and the error's own message.
 
     Frames of the worker that called the handler are left out.
     """
@@ -83,7 +86,7 @@ def _formatted(error: BaseException) -> tuple[str, str]:
 
 
 def from_the_handler(error: BaseException) -> BaseException:
-    """The error without the frames of the worker that called the handler."""
+    """Return the error, with the worker's own frames removed from its traceback: those above the handler."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_OURS, _POOL)):
         tb = tb.tb_next
@@ -91,7 +94,7 @@ def from_the_handler(error: BaseException) -> BaseException:
 
 
 def _cleaned(text: str) -> str:
-    """The text without passwords; of a long text only the last whole lines, each cut to a limit.
+    """Return the text without passwords; of a long text only the last whole lines, each cut to a limit.
 
     Passwords are removed before the last cut, because a cut could hide where a password begins.
     """

@@ -1,4 +1,4 @@
-"""A user's handlers, async or plain, one or one per event type: checked, and wrapped as async functions."""
+"""Checks a user's handlers (one for all events or one per event type), and wraps each as an async function."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _check_takes_one(handler: Callable[[Any], Any], argument: str) -> None:
 def refuse_unfinished(answer: object) -> None:
     """Raise TypeError if a handler returned something that should have been awaited or looped over.
 
-    The caller counts that as a failed try: nothing of it has run, so counting it as done would lose the event. A
+    The caller counts that as a failed try: nothing of such work has run, so counting it as done would lose the event. A
     coroutine is closed, so that Python does not warn that it was never awaited. A task, or work given to an executor,
     is cancelled; if it has ended already, its result counts, and its error is raised.
     """
@@ -81,7 +81,7 @@ def refuse_unfinished(answer: object) -> None:
 
 
 def _refuse_work_elsewhere(work: concurrent.futures.Future[Any]) -> None:
-    """For work given to an executor: raise its error if it has ended with one; raise TypeError if it has not ended."""
+    """Raise the error of work given to an executor if it has ended with one; raise TypeError if it has not ended."""
     if work.done():
         work.result()
         return
@@ -92,7 +92,10 @@ def _refuse_work_elsewhere(work: concurrent.futures.Future[Any]) -> None:
 
 
 def end_unawaited(waiting: Any) -> None:
-    """Close a coroutine that nobody will await, or cancel a task. Errors that this raises are ignored."""
+    """Close a coroutine that nobody will await, or cancel a task.
+
+    Errors raised by closing or cancelling are ignored.
+    """
     with contextlib.suppress(Exception):
         if inspect.iscoroutine(waiting):
             waiting.close()
@@ -108,12 +111,12 @@ FORMS = 'Give `async def handle(event)`, or {"order.created": handle, ...}; "*" 
 
 
 class Reject(FenceholdError):
-    """A handler raises it when another try is pointless: the event becomes a dead letter at once, with this reason."""
+    """The error that a handler raises when another try is pointless: the event becomes a dead letter at once."""
 
     code = "rejected"
 
     def __str__(self) -> str:
-        """The message and hint, without the code: the class name states the same."""
+        """Return the message and hint, without the error code, because the class name says the same."""
         return f"{self.message} {self.hint}".rstrip()
 
 
@@ -150,15 +153,15 @@ class Handlers:
         return run
 
     def name(self, claim: Claim) -> str:
-        """The name of this event's handler, for logs: `app.send_mail`."""
+        """Return the name of this event's handler, for logs, such as `app.send_mail`."""
         return self._names.get(claim.event_type) or self._names.get(ANY_TYPE, "")
 
     def is_on_thread(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether a handler's thread, which cannot be stopped, is running for this task now."""
+        """Return whether this task is running a handler on a thread, which cannot be stopped."""
         return task in self._threaded
 
     def close(self) -> None:
-        """Call no more handlers. Threads end when their functions return; tasks no longer wait for them."""
+        """Call no more handlers. Threads end when their functions return; tasks no longer wait for those threads."""
         self._is_closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -203,15 +206,18 @@ class Handlers:
         return on_a_thread
 
     async def _returned(self, future: asyncio.Future[Any]) -> None:
-        """Wait until the thread has returned or `close` was called. Cancels are ignored."""
+        """Wait until the handler's thread has returned or `close` was called.
+
+        A cancel of the waiting task is ignored.
+        """
         while not (future.done() or self._is_closed):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([future])
 
     def _on_the_loop(self, handler: Handler) -> Run:
-        """Return the function to run.
+        """Return the async function that runs this handler on the event loop.
 
-        It is always the same one for the same handler, because events are batched by it.
+        For one handler it is always the same object, because events are batched by it.
         """
 
         async def on_the_loop(event: Any) -> None:
@@ -227,7 +233,10 @@ def is_async(handler: Handler) -> bool:
 
 
 def name_of(handler: Handler) -> str:
-    """The handler's module and qualified name, `app.send_mail`; for a callable object, those of its class."""
+    """Return the handler's module and qualified name, as in `app.send_mail`.
+
+    For a callable object, they are those of its class.
+    """
     while hasattr(handler, "func"):  # functools.partial
         handler = handler.func
     found: Any = handler if hasattr(handler, "__qualname__") else type(handler)

@@ -1,7 +1,8 @@
 """Logs handlers that do not end, and stops a worker that cannot handle anything any more.
 
-It runs on the keeper's thread, so a handler that blocks its event loop cannot delay it. It adds up the time between its
-own steps, and counts a long step only in part: if the whole process was frozen, its event loop was not blocked.
+The watch runs on the keeper's thread, so a handler that blocks its event loop cannot delay it. It adds up the time
+between its own steps, and counts a long step only in part: if the whole process was frozen, its event loop was not
+blocked.
 """
 
 from __future__ import annotations
@@ -87,7 +88,11 @@ class HandlerWatch:
     # --- what is logged ---
 
     def _log_handlers(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
-        """Warn once per call of a handler, however many events it has, and again when it has taken twice as long."""
+        """Log a warning for each call of a handler that takes long, and again each time it has taken twice as long.
+
+        A call has one warning, however many events it handles. `in_place`: events whose handlers take a place of the
+        worker; `strays`: events whose leases were lost and whose handlers run on without a place.
+        """
         due = [claimed for claimed in (*in_place, *strays) if self._is_due(claimed, now_s - claimed.started_s)]
         calls = {id(claimed.task): claimed for claimed in reversed(due)}
         for claimed in list(calls.values())[:WARNINGS_MAX]:
@@ -142,7 +147,7 @@ class HandlerWatch:
     # --- a loop that does not turn ---
 
     def _in_hand(self, claimed_events: list[ClaimedEvent], now_s: float) -> str:
-        """Text: the handlers that may be blocking the loop, the oldest first, each with its age."""
+        """Return as text the handlers that may be blocking the loop, the oldest first, each with its age."""
         ages_s: dict[str, float] = {}
         for claimed in sorted(claimed_events, key=lambda claimed: claimed.started_s):
             ages_s.setdefault(self._name(claimed), now_s - claimed.started_s)
@@ -175,7 +180,10 @@ class HandlerWatch:
 
 
 def blocked_by(worker: WorkerContext, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
-    """Text for a blocked loop: which handler it is running, or else which line of code. Callable from any thread."""
+    """Return as text what blocks the event loop: the handler that it runs, or else the line of code.
+
+    Any thread may call it.
+    """
     running = running_now(loop, [*list(worker.claimed_events.values()), *list(worker.strays.values())])
     if running is not None:
         return f"the handler {worker.handler_name(running.claim)} blocks it"
@@ -184,7 +192,7 @@ def blocked_by(worker: WorkerContext, loop: asyncio.AbstractEventLoop, thread_id
 
 
 def running_now(loop: asyncio.AbstractEventLoop, claimed_events: list[ClaimedEvent]) -> ClaimedEvent | None:
-    """The event whose handler the loop is running now. None if it runs another task, even one made by a handler."""
+    """Return the event whose handler the loop is running now. None if it runs another task, even one a handler made."""
     try:
         task = asyncio.current_task(loop)
     except RuntimeError:
@@ -193,7 +201,7 @@ def running_now(loop: asyncio.AbstractEventLoop, claimed_events: list[ClaimedEve
 
 
 def where_is(thread_id: int) -> str:
-    """Where a thread is: file, line and function of its innermost frame; empty if there is no such thread."""
+    """Return where a thread is: file, line and function of its innermost frame; empty if there is no such thread."""
     frame = sys._current_frames().get(thread_id)
     if frame is None:
         return ""

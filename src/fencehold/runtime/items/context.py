@@ -1,4 +1,4 @@
-"""What all items of one store share: connections, the keepers, and which leases this process holds."""
+"""What all items of one store share: connections, keepers, and which leases on items this process holds."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ PRUNE_AT = 1000
 
 
 class OpenAsks:
-    """Requests for leases without an answer yet, and the leases that have ended in this process since they were sent.
+    """Tracks requests for leases that have no answer yet, and the leases that have ended in this process since.
 
-    The answer to such a request may grant an older lease on an item of which this same holder got a later one
-    meanwhile. The store let the later lease replace the older one, so the older one is over. Once the later one has
+    The answer to such a request may grant an older lease on an item of which this same holder got a later lease
+    meanwhile. The store let the later lease replace the older one, so the older one is over. Once the later lease has
     ended too, only this class still knows that.
 
-    Any thread may use it. It forgets a lease as soon as no request is open that was sent before the lease's end.
+    Any thread may use this class. It forgets a lease as soon as no request is open that was sent before the lease's
+    end.
     """
 
     def __init__(self) -> None:
@@ -44,9 +45,9 @@ class OpenAsks:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Register a request for the time of the block.
+        """Register one request for leases for the duration of the block.
 
-        Call `hold` for what the request was granted before the block ends.
+        Call `hold` for each lease that the request was granted before the block ends.
         """
         with self._lock:
             self._last += 1
@@ -67,7 +68,7 @@ class OpenAsks:
                 self._ended[place] = newest, self._last
 
     def has_ended(self, place: Place, token: int) -> bool:
-        """Whether a lease with a higher token on the same item has ended: it had replaced the one with this token."""
+        """Return whether a later lease on the same item has ended: that lease had replaced the one with this token."""
         with self._lock:
             return self._ended.get(place, (0, 0))[0] > token
 
@@ -80,7 +81,10 @@ class OpenAsks:
 
 
 class ItemsContext:
-    """What all items of one store share, of whatever kind. One object per store."""
+    """What all items of one store share, of whatever kind: connections, keepers, leases.
+
+    There is one object per store.
+    """
 
     def __init__(self, store: StoreContext) -> None:
         self._store = store
@@ -119,9 +123,9 @@ class ItemsContext:
         return self._here[loop, kind]
 
     async def ready(self, kind: str) -> ItemStore:
-        """Return `items(kind)`.
+        """Return the items of this kind, as `items(kind)` does, once their tables exist.
 
-        If `store.init()` was called before any items were declared, make their tables first.
+        The tables are made first if `store.init()` was called before any items were declared.
         """
         await self._store.first_use.items()
         return self.items(kind)
@@ -164,8 +168,8 @@ class ItemsContext:
     def asking(self, kind: str, holder_id: str, item_id: str) -> Iterator[None]:
         """Mark the item as being acquired during the block.
 
-        Raises AlreadyLeased if code of this holder works on the item now, because the new lease would end that one's,
-        or if this holder is acquiring the item already.
+        Raises AlreadyLeased if this holder is acquiring the item already, or if code of this holder works on the item
+        now: the new lease would end the lease of that code.
         """
         place = (kind, holder_id, item_id)
         with self._doors:
@@ -181,7 +185,10 @@ class ItemsContext:
             self._asked.discard(place)
 
     def enter(self, lease: ItemLease) -> None:
-        """Mark the item as in use in this process. Raises LeaseLost if an acquire is in progress."""
+        """Mark the item as in use in this process.
+
+        If this holder is acquiring the item again at this moment, end the lease and raise LeaseLost.
+        """
         place = self._place(lease)
         with self._doors:
             is_ours = place not in self._asked
@@ -216,16 +223,17 @@ class ItemsContext:
         self._keepers[which].keep(lease)
 
     def drop(self, lease: ItemLease) -> bool:
-        """Stop renewing the lease. True if it was being renewed."""
+        """Stop renewing the lease. Returns True if it was being renewed."""
         keeper = self._keepers.get((lease.kind, lease.settings))
         return keeper is not None and keeper.drop(lease)
 
     # --- giving back ---
 
     async def break_quietly(self, leases: Iterable[ItemLease]) -> None:
-        """Forget leases that have ended here, then break them in the store: one statement per kind, within a limit.
+        """Forget leases that have ended in this process, then break them in the store, within a limit.
 
-        A failure is logged as `item_break_failed` and not raised: the lease then lapses.
+        There is one statement per kind. A failure is logged as `item_break_failed` and not raised: the lease then
+        lapses.
         """
         by_kind: dict[str, list[ItemLease]] = {}
         for lease in leases:

@@ -52,7 +52,7 @@ def view(kind: str, row: ItemRow) -> ItemView:
 
 
 class ItemFields:
-    """The fields of a leased item, with an event loop and without. None of them does I/O."""
+    """The fields of a leased item that the async and the sync Item share. None of them does I/O."""
 
     _lease: ItemLease
 
@@ -97,11 +97,12 @@ class ItemFields:
 
 
 class Item(AsyncBlock, ItemFields, Generic[J]):
-    """Only this holder may write the item, until a local deadline that falls before the store's own expiry.
+    """One item under a lease of this process, for the code that works on it.
 
-    The store checks every write too. `async with item:` renews the lease while the body runs and breaks it however the
-    body ends. If the lease is lost meanwhile, the body is cancelled and the block raises LeaseLost, unless the body
-    raises another error. So if a block ends without an error, the item was held until its end.
+    Only this holder may write the item, until a local deadline that falls before the store's own expiry. The store
+    checks every write too. `async with item:` renews the lease while the body runs and breaks it however the body ends.
+    If the lease is lost meanwhile, the body is cancelled and the block raises LeaseLost, unless the body raises another
+    error. So if a block ends without an error, the item was held until its end.
     """
 
     def __init__(self, row: ItemRow, lease: ItemLease, context: ItemsContext) -> None:
@@ -122,9 +123,9 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
         return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
 
     async def save(self, *, state: str | None = None, document: Json = None) -> None:
-        """Save the state, the document or both, in the store and in this object. None: leave it as it is.
+        """Save the state, the document or both, in the store and in this object. A value of None is left as it was.
 
-        Raises LeaseLost, and writes nothing, if we no longer hold the item. Naming a state, even the same one, moves
+        Raises LeaseLost, and writes nothing, if we no longer hold the item. Naming a state, even the current one, moves
         the item to the end of that state's queue.
         """
         change = checked_change(state, document, self._lease.settings)
@@ -204,9 +205,9 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
             raise lease.error() from None
 
     async def _give_back(self) -> asyncio.CancelledError | None:
-        """End the lease here and break it in the store, within a limit.
+        """End the lease in this process and break it in the store, within a limit.
 
-        A cancel that comes meanwhile is returned, not raised.
+        If the caller is cancelled meanwhile, the CancelledError is returned, not raised; else None is returned.
         """
         lease = self._lease
         is_gone = lease.ended_because in GONE
@@ -221,6 +222,6 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
         return cancelled
 
     def _ended(self) -> None:
-        """Called on any thread when the lease has ended: cancel the body on its event loop."""
+        """Cancel the body on its event loop, because the lease has ended. Called on any thread."""
         if self._body is not None and self._lease.ended_because not in DONE:
             post_to(self._loop, self._body.cancel)  # on a closed loop there is no body any more

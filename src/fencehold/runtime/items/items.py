@@ -27,10 +27,10 @@ SEEN_ONLY = "What get(), find() or put() returned gives no right to write; acqui
 
 
 class Items:
-    """Each item has at most one holder, and a holder that has lost its lease cannot write the item.
+    """The items of one kind: documents with a state, each with at most one holder; made by `store.items(...)`.
 
-    Every verb is one statement, decided by the store's clock. `holder_id` is unique to this object unless it is given;
-    two processes must never share one.
+    A holder that has lost its lease cannot write the item. Every call is one statement, decided by the store's clock.
+    `holder_id` is unique to this object unless it is given; two processes must never share one.
     """
 
     def __init__(self, kind: str, holder_id: str, settings: ItemSettings, context: ItemsContext) -> None:
@@ -40,9 +40,9 @@ class Items:
     # --- without a lease ---
 
     async def put(self, id: str, *, state: str, document: Json) -> ItemView:
-        """Store the item, new or replaced, and return it.
+        """Store the item, new or in place of the old one, and return it.
 
-        Raises AlreadyLeased, and writes nothing, while another holds it.
+        Raises AlreadyLeased, and writes nothing, while another holder has the item.
         """
         new = NewItem(
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
@@ -54,13 +54,16 @@ class Items:
         return view(self.kind, answer)
 
     async def get(self, id: str) -> ItemView | None:
-        """Read the item as it is now, held or not; None if it does not exist."""
+        """Read the item as it is now, held or not, and return it; None if it does not exist."""
         port = (await self._context.ready(self.kind)).port
         rows = await port.get([names.item_id(id)], LIMIT_S)
         return view(self.kind, rows[id]) if id in rows else None
 
     async def find(self, state: str | None = None, limit: int = 100) -> list[ItemView]:
-        """Read items as they are now, held or not; those that are longest in their state come first."""
+        """Read items as they are now, held or not: all, or those in one state.
+
+        The longest in their state come first.
+        """
         which = None if state is None else names.item_state(state)
         most = checked_limit(limit, FIND_MAX, "Ask for as many as you want to see.")
         rows = await (await self._context.ready(self.kind)).admin.find(which, most, LIMIT_S)
@@ -69,10 +72,11 @@ class Items:
     # --- leasing ---
 
     async def acquire(self, id: str) -> Item:
-        """Acquire the item: ours alone from now. Raises AlreadyLeased while another holds it, or NoSuchItem.
+        """Acquire the item and return it: from now on only this object may write it.
 
-        If this holder has the item already, its earlier lease ends, unless code is inside its `async with` block or its
-        handler: then AlreadyLeased is raised too. Raises LeaseLost if the answer came so late that the lease is over.
+        Raises AlreadyLeased while another holder has it, NoSuchItem if it does not exist. If this holder has the item
+        already, its earlier lease ends, unless code is inside its `async with` block or its handler: then AlreadyLeased
+        is raised too. Raises LeaseLost if the answer came so late that the lease is over.
         """
         item_id = names.item_id(id)
         (item,) = await self._granted(self._acquire(item_id))
@@ -83,15 +87,18 @@ class Items:
         return item
 
     async def next_for_state(self, state: str, limit: int = 20) -> list[Item]:
-        """Acquire up to `limit` free items in this state, those longest in it first; each is now ours alone.
+        """Acquire up to `limit` free items in this state, those longest in it first, and return them.
 
-        It returns no item that anybody holds, this holder included. Enter each one with `async with` soon: until then
-        nobody renews it.
+        An item that anybody holds, this holder included, is not among them. Enter each item with `async with` soon:
+        until then nobody renews its lease.
         """
         return await self._next_but(names.item_state(state), checked_limit(limit), ())
 
     async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
-        """As `next_for_state`, for the processor: the arguments are checked already; items in `skip` are left alone."""
+        """Acquire items as `next_for_state` does, for the processor, but none of those whose ids are in `skip`.
+
+        `stretch` limits the search to items that came into the state within this span of time.
+        """
         items = await self._granted(self._next(state, limit, skip, stretch))
         if late := [item._lease for item in items if not item.is_valid]:
             for lease in late:
@@ -104,7 +111,7 @@ class Items:
     async def renew(self, items: Item | Sequence[Item]) -> list[Item]:
         """Renew the leases for their full length from now. Returns the items still held; stop working on the others.
 
-        It changes only the lease. An item whose deadline has passed is lost without asking the store.
+        This changes only the lease. An item whose local deadline has passed is lost without a request to the store.
         """
         held = self._checked(items)
         for lease_s in {item._lease.settings.lease_s for item in held}:
@@ -114,9 +121,9 @@ class Items:
         return [item for item in held if item.is_valid]
 
     async def break_lease(self, id: str | Item) -> None:
-        """End the item's lease now, if it is ours. Raises AlreadyLeased while another holds the item.
+        """End the item's lease now, if it is ours. Does nothing if nobody holds the item.
 
-        Does nothing if nobody holds it.
+        Raises AlreadyLeased while another holder has the item.
         """
         key = self._checked(id)[0]._lease.key if isinstance(id, Item) else ItemKey(names.item_id(id), self.holder_id, 0)
         ours = self._context.held_by(self.kind, key.holder_id, key.id)
@@ -129,10 +136,10 @@ class Items:
             self._refuse(key.id, refusal)
 
     async def break_seen(self, seen: ItemView, *, by: str) -> None:
-        """For operators: end exactly the lease in `seen`, whoever holds it.
+        """End exactly the lease in `seen`, whoever holds it; for operators.
 
-        Raises AlreadyLeased if a later one has begun. Reports the fact `item_lease_broken`; `by` states who broke the
-        lease.
+        Raises AlreadyLeased if a later lease on the item has begun. Reports the fact `item_lease_broken`; `by` names
+        the person who breaks the lease.
         """
         key = ItemKey(seen.id, seen.holder_id or "", seen.token)
         refused = await to_its_end(self._context.items(self.kind).leases.break_leases([key], LIMIT_S))
@@ -145,15 +152,18 @@ class Items:
     # --- under a lease ---
 
     async def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
-        """Save as `item.save(...)` does. Raises LeaseLost, and writes nothing, if we no longer hold the item."""
+        """Save the item's state or document, as `item.save(...)` does.
+
+        Raises LeaseLost, and writes nothing, if we no longer hold the item.
+        """
         (item,) = self._checked(item)
         await item.save(state=state, document=document)
 
     async def delete(self, item: Item) -> None:
-        """Delete the item and its lease for good. Raises LeaseLost, and deletes nothing, if we no longer hold it.
+        """Delete the item and its lease for good. Raises LeaseLost, and deletes nothing, if we no longer hold the item.
 
-        Raises Uncertain if no answer came. The lease is over here then, because the item may be deleted, and somebody
-        else may have put another one in its place.
+        Raises Uncertain if no answer came. The lease is over in this process in that case too, because the item may be
+        deleted, and somebody else may have put another item in its place.
         """
         (item,) = self._checked(item)
         item.check()
@@ -186,11 +196,11 @@ class Items:
         max_processing: Duration | None = None,
         shutdown_timeout: Duration | None = None,
     ) -> ItemProcessor:
-        """Return a processor, checked and not yet running.
+        """Return a processor that runs `handler(item)` for every item in this state; call `run` to start it.
 
-        It runs `handler(item)` for every item in this state, each under its lease. The handler saves the next state
-        itself. An item that is still in this state afterwards, or whose handler raised, is free for others at once;
-        this processor skips it for a pause that grows with every failure.
+        Raises ConfigurationError for a wrong setting. Each item is under its lease while its handler runs. The handler
+        saves the item's next state itself. An item that is still in this state afterwards, or whose handler raised, is
+        free for others at once; this processor skips it for a pause that grows with every failure.
         """
         settings = processor_settings(
             self.settings.lease_s, concurrency=concurrency, batch=batch, poll_every=poll_every,
@@ -228,7 +238,7 @@ class Items:
         return Item(row, lease, self._context)
 
     async def _granted(self, asking: Coroutine[Any, Any, list[Item]]) -> list[Item]:
-        """Return the items that were granted.
+        """Await a request for leases and return the items that were granted.
 
         If the caller is cancelled, items that are granted later are given back.
         """

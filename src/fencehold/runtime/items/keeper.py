@@ -32,9 +32,9 @@ GONE = frozenset({DELETED, BROKEN, SUPERSEDED, STORE_CLOSED, REFUSED})  # nothin
 
 
 class ItemLease(Kept):
-    """The lease on one item.
+    """The lease on one item, as this process sees it.
 
-    A loss is logged once; `on_end` is called when the lease ends, for any reason, on any thread.
+    A loss of the lease is logged once; `on_end` is called when the lease ends, for any reason, on any thread.
     """
 
     def __init__(
@@ -50,7 +50,10 @@ class ItemLease(Kept):
         self._sink = facts
 
     def renewed(self, until: dt.datetime, sent_s: float) -> bool:
-        """Record a renewal by the store. False if the lease is over here already: the renewal then has no effect."""
+        """Record that the store has renewed the lease.
+
+        Returns False, and changes nothing, if the lease is over in this process already.
+        """
         in_time = self.extend(sent_s, self.settings.trusted_s)
         if in_time:
             self.expires_at = max(self.expires_at, until)
@@ -73,7 +76,7 @@ class ItemLease(Kept):
             raise self.error()
 
     def refused(self, reason: str) -> LeaseLost:
-        """The store said no: end it and return the error to raise."""
+        """End the lease, because the store refused a request under it; return the LeaseLost to raise."""
         self.end(REFUSED)
         return self.error(reason)
 
@@ -87,7 +90,7 @@ class ItemLease(Kept):
 
     @property
     def facts(self) -> ItemFacts:
-        """Facts about this lease, as it is now."""
+        """The facts that can be logged of this lease, with its fields as they are now."""
         return ItemFacts(
             self._sink, kind=self.kind, id=self.key.id, holder_id=self.key.holder_id, token=self.key.token,
             expires_at=self.expires_at.isoformat(),
@@ -100,7 +103,7 @@ class ItemLease(Kept):
 class ItemRenewals(Heartbeats[ItemLease]):
     """Renews the leases on items of one kind.
 
-    A renewal without an answer is repeated until the lease's own deadline.
+    A renewal without an answer is repeated until the lease's own local deadline.
     """
 
     def __init__(

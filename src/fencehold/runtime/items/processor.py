@@ -1,6 +1,7 @@
-"""Moves items on from one state: acquires as many as it can start, and runs the handler on each under its lease.
+"""Handles the items in one state: acquires as many as it can start, and runs the handler on each under its lease.
 
-A turn: wait until there is room and there may be items, acquire a batch, start its handlers. Turns never overlap.
+In each turn it waits until there is room and there may be items, acquires a batch, and starts the handlers. Turns never
+overlap.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ class ItemSource(Protocol):
     def settings(self) -> ItemSettings: ...
 
     async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
-        """Lease the next items in this state, but none of `skip`."""
+        """Acquire and return the next items in this state that came into it within `stretch`, but none of `skip`."""
         ...
 
 
 class ItemProcessor(HandlerLoop):
-    """A processor handles at most `concurrency` items at once; only this process holds an item while its handler runs.
+    """Runs a handler for every item in one state, in `run`; made by `items.process(...)`.
 
-    What a handler saved counts, whatever happens to it later; what it did not save is not done. If a holder dies, a
+    It handles at most `concurrency` items at once; only this process holds an item while its handler runs. What a
+    handler saved counts, whatever happens to the handler later; what it did not save is not done. If a holder dies, a
     handler may run again for its item, so effects outside the store must be safe to repeat.
     """
 
@@ -122,9 +124,9 @@ class ItemProcessor(HandlerLoop):
     async def _turn(self, room: int) -> None:
         """Acquire one batch and start its handlers. The statement itself skips items that rest.
 
-        A resting item may be the oldest in the state: it must not be leased, and must not hide the others. If more
-        items rest than one statement can skip, the turns take one stretch after another, so that retries of old items
-        do not keep younger items waiting.
+        An item rests for a pause after its handler failed or did not move it. A resting item may be the oldest in the
+        state: it must not be leased, and must not hide the others. If more items rest than one statement can skip, each
+        turn searches one stretch of time after another, so that retries of old items do not keep younger items waiting.
         """
         stretches = self._rests.stretches()
         taken: list[Item] = []
@@ -143,7 +145,7 @@ class ItemProcessor(HandlerLoop):
         self._more = len(taken) == room if len(stretches) == 1 else bool(taken)
 
     def _in_hand(self) -> set[str]:
-        """The ids of the items whose handlers run in this process, even if their leases are over.
+        """Return the ids of the items whose handlers run in this process, even if their leases are over.
 
         After a lapse or an operator's break such an item may be free in the store while its handler still runs, because
         a thread cannot be stopped. This process must not start a second handler beside it.
@@ -203,7 +205,10 @@ class ItemProcessor(HandlerLoop):
             self._unchanged(item)
 
     def _unchanged(self, item: Item) -> None:
-        """Log `item_unchanged`, at most once a minute: the handler may have nothing to do yet, or may never save."""
+        """Log `item_unchanged`, at most once a minute, for an item whose handler returned and did not change its state.
+
+        The handler may have nothing to do yet, or may never save.
+        """
         self._idle_calls += 1
         now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
@@ -231,9 +236,9 @@ class ItemProcessor(HandlerLoop):
             task.cancel("the processor stops")
 
     def _abandon(self) -> None:
-        """Leave behind the handlers that still run.
+        """Stop waiting for the handlers that still run, and end their leases in this process.
 
-        Their leases end here now, and in the store when the handlers return or the leases lapse.
+        In the store these leases end when the handlers return, or when the leases lapse.
         """
         for item in self._running.values():
             item._lease.end(ABANDONED)

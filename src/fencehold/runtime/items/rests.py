@@ -1,7 +1,8 @@
-"""The items that a processor skips for a while, so that items whose handler fails again and again do not block others.
+"""Remembers the items that a processor skips for a while, so that items whose handlers fail do not block others.
 
-A statement gets the ids that it must skip, and can get about one page of them. If more items rest, each statement looks
-only at the items that came into their state within one stretch of time, and gets the ids that rest in that stretch.
+Such an item rests. A statement gets the ids that it must skip, and can get about one page of them. If more items rest,
+each statement looks only at the items that came into their state within one stretch of time, and gets the ids that rest
+in that stretch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ RESTS_MAX = 1_000_000  # about 300 MB
 
 
 class Rests:
-    """The items that rest, in this process only. The pause doubles with each failure, up to a minute."""
+    """The items that rest, in this process only.
+
+    The pause doubles with each failure of an item's handler, up to a minute.
+    """
 
     def __init__(self, base_s: float, clock: Clock) -> None:
         self._base_s = base_s
@@ -35,22 +39,25 @@ class Rests:
         self._failures: dict[str, int] = {}
 
     def stretches(self) -> list[Stretch]:
-        """Divide all of time into stretches, the oldest first, so that about PAGE items rest in each."""
+        """Divide all of time into stretches, the oldest first, so that about PAGE resting items belong to each.
+
+        An item belongs to the stretch in which it came into its state.
+        """
         self._wake_up()
         cuts = list(dict.fromkeys(self._by_time[place][0] for place in range(PAGE, len(self._by_time), PAGE)))
         return [Stretch(since, before) for since, before in zip([None, *cuts], [*cuts, None], strict=True)]
 
     def ids(self, stretch: Stretch) -> list[str]:
-        """The ids of the items that rest now and came into their state within this stretch."""
+        """Return the ids of the items that rest now and came into their state within this stretch of time."""
         self._wake_up()
         first = bisect_left(self._by_time, (stretch.since,)) if stretch.since is not None else 0
         end = bisect_left(self._by_time, (stretch.before,)) if stretch.before is not None else None
         return [item_id for _, item_id in self._by_time[first:end]]
 
     def failed(self, item_id: str, since: dt.datetime) -> float:
-        """Record that the item's handler failed. Returns how many seconds it rests.
+        """Record that the item's handler failed, so that the item rests. Returns for how many seconds it rests.
 
-        `since`: when it came into its state.
+        `since`: when the item came into its state.
         """
         failures = self._failures.pop(item_id, 0) + 1
         self._failures[item_id] = failures  # the newest last

@@ -1,4 +1,4 @@
-"""The election's mechanism for a lock that a server session holds. It runs entirely on the caller's event loop."""
+"""How an election gets, proves and releases a lock that a server session holds. It runs on the caller's event loop."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ INNER_EXTRA_S = 1.0
 
 @dataclass(frozen=True)
 class Timing:
-    """How often a leader proves possession, and for how long a proof counts."""
+    """How often a leader proves that it still has the lock, and for how long a proof counts."""
 
     health_interval_s: float
 
     @property
     def trust_s(self) -> float:
-        """How long a proof counts: enough even if the loop blocks for three intervals just before a probe is due."""
+        """For how many seconds a proof counts: enough even if the loop blocks for three intervals before a probe."""
         return self.health_interval_s * 5
 
     @property
@@ -62,16 +62,17 @@ class Timing:
     def seize_limit_s(self) -> float:
         """The limit for taking over the epoch: enough to wait for an open fenced transaction of an earlier leader.
 
-        The server ends such a transaction after half a lease.
+        The server ends such a transaction after half of the time that a lease lasts.
         """
         return max(ROUND_TRIP_LIMIT_S, self.trust_s)
 
 
 class Grant:
-    """A lock that was granted. It is ours while its last proof counts, which starts when the probe was sent.
+    """A lock that the server granted to our session. It counts as ours for a limited time after the last proof.
 
-    Without `expires` it is ours until `end`. `may_resume`: whether its term may go on after a reconnect within the
-    grace period.
+    A proof is a probe that the session still holds the lock; it counts from when the probe was sent. Without `expires`
+    the lock is ours until `end`. `may_resume`: whether the grant's term may go on after a reconnect within the grace
+    period.
     """
 
     def __init__(self, clock: Clock, sent_s: float, timing: Timing, expires: bool) -> None:
@@ -84,7 +85,7 @@ class Grant:
 
     @property
     def is_valid(self) -> bool:
-        """True while the lock is ours. Compares clocks, does no I/O.
+        """True while the lock is ours. It compares clocks and does no I/O.
 
         Always False in a forked child: its parent has the session.
         """
@@ -96,7 +97,7 @@ class Grant:
         return max(0.0, self._trust.renewed_s + self._proof_s - self._clock.now_s()) if self.is_valid else 0.0
 
     def begin(self, sent_s: float) -> None:
-        """Trust the lock again by a probe sent at `sent_s`, also after `end`: no other session had it in between."""
+        """Trust the lock again by a probe sent at `sent_s`, also after `end`: no other session had it meanwhile."""
         self._trust = Trust(self._clock, sent_s, self._trusted_s)
 
     def prove(self, sent_s: float) -> None:
@@ -107,7 +108,10 @@ class Grant:
 
 
 class SessionMechanism(Generic[S]):
-    """Owns the connection, and drops it after any error, timeout or cancel: the server then frees the lock."""
+    """Acquires, proves and releases the lock on one connection, which it owns.
+
+    It drops the connection after any error, timeout or cancel: the server then frees the lock.
+    """
 
     def __init__(
         self,
@@ -120,7 +124,10 @@ class SessionMechanism(Generic[S]):
         as_error: Callable[[Exception], Exception] = as_lock_error,
         where: str = "",
     ) -> None:
-        """`where`: the database's address without secrets, for the log of an outage."""
+        """Prepare the attempts to lock; nothing is opened yet.
+
+        `where`: the database's address without secrets, for the log of an outage.
+        """
         self._open = open_session
         self._where = where
         self._outage = Outage(OutageFacts(facts.sink), clock)
@@ -177,7 +184,10 @@ class SessionMechanism(Generic[S]):
         return self._grant
 
     async def _fenced(self, session: S, companion: Companion[S], new: Grant) -> Grant:
-        """Resume the interrupted term if its epoch is still the last one; else begin a new term with the next epoch."""
+        """Resume the interrupted term if its epoch is still the last one; else begin a new term with the next epoch.
+
+        Returns the grant of that term.
+        """
         old, lease_s, limit_s = self._interrupted, self._timing.trust_s, self._timing.seize_limit_s
         epoch = old.epoch if old is not None and old.may_resume else None
         if old is not None and epoch is not None and await companion.resume(session, epoch, lease_s, limit_s):
@@ -188,7 +198,10 @@ class SessionMechanism(Generic[S]):
         return new
 
     async def _locked(self, session: S) -> float | None:
-        """Try to lock. Returns the time at which the request was sent; None if another session holds the lock."""
+        """Try to lock.
+
+        Returns the time at which the granted request was sent, or None if another session holds the lock.
+        """
         sent_s = self._clock.now_s()
         if await session.try_lock(ROUND_TRIP_LIMIT_S):
             return sent_s
@@ -200,7 +213,10 @@ class SessionMechanism(Generic[S]):
         return sent_s if await session.try_lock(ROUND_TRIP_LIMIT_S) else None
 
     async def hold(self, grant: Grant) -> str:
-        """Probe until it cannot be proven that we hold the lock; then drop the connection and raise the error."""
+        """Probe until it cannot be proven any more that we hold the lock.
+
+        Then drop the connection and raise the error.
+        """
         self._at_rest.clear()
         try:
             while True:
@@ -249,9 +265,9 @@ class SessionMechanism(Generic[S]):
         return sent_s
 
     async def release(self, grant: Grant, stop: asyncio.Event) -> bool:
-        """End the grant locally, then unlock. Raises the error if that fails.
+        """End the grant locally, then unlock. Returns True. Raises the error if the unlock fails.
 
-        Past its limit it drops the connection, so that the server unlocks when it notices, and raises Unanswered.
+        After its time limit it drops the connection, so that the server unlocks when it notices, and raises Unanswered.
         """
         grant.end()
         session = self._session
@@ -285,11 +301,17 @@ class SessionMechanism(Generic[S]):
         return isinstance(error, HopelessError)
 
     def is_new_term(self, grant: Grant) -> bool:
-        """Always False without a fencing epoch: then the server keeps no record of who led."""
+        """Return whether this grant began a new term; False if it resumed the interrupted one.
+
+        Always False without a fencing epoch, because then the server keeps no record of who led.
+        """
         return grant.epoch is not None and grant is not self._interrupted
 
     def end_term(self) -> None:
-        """Called before the callbacks of a term's end: its grant is over, and the next grant is a new term."""
+        """End the current grant before the callbacks of its term's end are called.
+
+        The next grant will be a new term.
+        """
         self._interrupted = None
         if self._grant is not None:
             self._grant.end()

@@ -37,7 +37,7 @@ async def _awaited(pending: Awaitable[None]) -> None:
 
 
 class LockTerm:
-    """The current term of a lock with a fencing epoch, which is its token. It makes fenced transactions."""
+    """One term of a lock with a fencing epoch, which is the fencing token. It makes fenced transactions."""
 
     def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: LockFacts) -> None:
         assert grant.epoch is not None, "a term has an epoch"
@@ -53,7 +53,7 @@ class LockTerm:
         return self._grant.is_valid
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A fenced transaction on its own connection: it commits only while this epoch holds."""
+        """Return a fenced transaction on a connection of its own: it commits only while this epoch holds."""
         block = self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
         return AsyncTransactionBlock(block)
 
@@ -64,8 +64,8 @@ class LockTerm:
     def fence(self, connection_or_session: Connection) -> Awaitable[None]:
         """Fence a transaction that the caller owns: it commits only while this epoch holds.
 
-        Await it for async connections and sessions. Without the await an async one is not fenced: that is logged as
-        an error (`fence_not_awaited`) and ends the term.
+        Await the result for async connections and sessions. Without the await, the transaction of an async connection
+        is not fenced: that is logged as an error (`fence_not_awaited`) and ends the term.
         """
         pending = self._companion.fences.fence(connection_or_session, self._key())
         if not asyncio.iscoroutine(pending):
@@ -84,7 +84,7 @@ class LockTerm:
 
 @dataclass(frozen=True)
 class LockSettings:
-    """How a lock is kept and sought. Raises ValueError for a duration that is not above zero."""
+    """The settings of a lock: how it is sought, proven and resumed. Raises ValueError for a duration not above zero."""
 
     timing: Timing
     retry_strategy: RetryStrategy | None
@@ -100,9 +100,9 @@ class LockSettings:
 
 
 class SessionLock(Candidate[Grant], Generic[S]):
-    """Runs the lifecycle in one task on the caller's event loop; only this task uses the connection.
+    """A candidate for a lock that a server session holds. It runs in one task on the caller's event loop.
 
-    A subclass defines what is locked and opens the session that locks it.
+    Only this task uses the connection. A subclass defines what is locked and opens the session that locks it.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class SessionLock(Candidate[Grant], Generic[S]):
 
     @abstractmethod
     async def _open(self) -> S:
-        """Open a session of its own, which locks nothing yet."""
+        """Open a new session, which locks nothing yet, and return it."""
 
     @abstractmethod
     def _where(self) -> str:
-        """The database's address, without secrets."""
+        """Return the database's address, without secrets."""
 
     # --- lifecycle ---
 
@@ -185,11 +185,11 @@ class SessionLock(Candidate[Grant], Generic[S]):
         await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
 
     async def step_down(self, timeout_s: float | None = None) -> None:
-        """Release leadership without stopping. Past the timeout the connection is dropped, which frees the lock.
+        """Release leadership, and go on as a candidate.
 
-        Returns after the `on_released` callbacks have run, or when the timeout is over (without one they have 10 s).
-        Inside a callback it does not wait for callbacks. Does nothing when not leading; waits for a release that is
-        in progress.
+        Past the timeout the connection is dropped, which frees the lock. Returns after the `on_released` callbacks have
+        run, or when the timeout is over (without one they have 10 s). Inside a callback it does not wait for callbacks.
+        Does nothing when not leading; waits for a release that is in progress.
         """
         election, mechanism = self._election, self._mechanism
         if election is None or mechanism is None or election.state not in LEADING:
@@ -202,11 +202,11 @@ class SessionLock(Candidate[Grant], Generic[S]):
         await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
+        """Wait until this process leads and `on_acquired` has run. Returns True then, False on timeout or once stopped.
 
-        True is returned only while this process leads. Once stopped, it returns after `on_lost`, `on_error` and
-        `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
-        wait for them. Before `start()` it also waits for the start.
+        True is returned only while this process leads. If the lock has stopped, this returns after `on_lost`,
+        `on_error` and `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback
+        it does not wait for callbacks. Before `start()` it also waits for the start.
         """
         await self._leads_or_over(timeout_s)
         return self.is_leader
@@ -222,7 +222,10 @@ class SessionLock(Candidate[Grant], Generic[S]):
 
     @property
     def is_leader(self) -> bool:
-        """True while the state is LEADER and the last proof of possession counts. Compares clocks, never blocks."""
+        """True while the state is LEADER and the last proof that the lock is ours counts.
+
+        Compares clocks, never blocks.
+        """
         return self._leadership is not None
 
     @property
@@ -232,7 +235,7 @@ class SessionLock(Candidate[Grant], Generic[S]):
 
     @property
     def term(self) -> LockTerm | None:
-        """The current term while it is valid; always None without a fencing epoch."""
+        """The current term; None while this process does not lead, and always None without a fencing epoch."""
         grant = self._leadership
         if grant is None or self._companion is None:
             return None
@@ -262,7 +265,7 @@ class SessionLock(Candidate[Grant], Generic[S]):
             log_end(why=why)
 
     def _ended(self, election: Election[Grant], watcher: asyncio.Task[None] | None, task: asyncio.Task[None]) -> None:
-        """Called when the election's task has ended, in whatever way: send an error to `on_error`, wake the waiters."""
+        """Send an error to `on_error` and wake the waiters, because the election's task has ended, in whatever way."""
         if watcher is not None:
             watcher.cancel()
         if not task.cancelled() and (error := task.exception()) is not None:

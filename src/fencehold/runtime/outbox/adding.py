@@ -1,4 +1,4 @@
-"""Stores events for sure, each once: an add without an answer is repeated, which its tracking ids make safe."""
+"""Stores events for sure, each once. An add without an answer is repeated; the tracking ids prevent duplicates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def add_surely(port: EventPort, events: Iterable[NewEvent], limit_s: float
     """Store the events: they are stored when this returns. An add without an answer is repeated once, within the limit.
 
     Raises Uncertain if the events may be stored, even if the second try was refused: the first may have been executed.
-    With the code `not_replicated` they are stored, but perhaps on this server alone.
+    If that error has the code `not_replicated`, the events are stored, but perhaps on this server alone.
     """
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + limit_s
@@ -36,7 +36,10 @@ async def add_surely(port: EventPort, events: Iterable[NewEvent], limit_s: float
 
 
 class Coming(Iterator[NewEvent]):
-    """Events that are checked as they are asked for. `all` returns them once more, for a second try."""
+    """An iterator of events, each checked when it is asked for.
+
+    `all` returns all events once more, for a second try.
+    """
 
     def __init__(self, events: Iterable[NewEvent]) -> None:
         self._rest = iter(events)

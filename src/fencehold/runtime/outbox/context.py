@@ -27,13 +27,13 @@ NOBODYS = Filter(tracking_ids=("00000000-0000-0000-0000-000000000000",))
 
 
 class RunningWorker(HandlerLoop):
-    """A worker, as its outbox and the parts on the keeper's thread see it."""
+    """What the outbox of a worker, and the parts on the keeper's thread, need of that worker."""
 
     outbox: str
 
     @abstractmethod
     def _reconfigured(self) -> None:
-        """Called when the outbox's lease was changed, because the next heartbeat may be due sooner."""
+        """Look at the heartbeats again, because the outbox's lease was changed: the next may be due sooner."""
 
     @abstractmethod
     def _lost(self, claimed: ClaimedEvent) -> None:
@@ -45,7 +45,7 @@ class RunningWorker(HandlerLoop):
 
 
 class OutboxContext:
-    """All outboxes of one store: the connections that they share, and the workers that run."""
+    """What all outboxes of one store share: their connections, and the workers that run."""
 
     def __init__(self, store: StoreContext) -> None:
         self.store = store
@@ -55,14 +55,14 @@ class OutboxContext:
         self._in_callers: dict[str, Events] = {}
 
     def in_callers_transaction(self, outbox: str) -> Events:
-        """Return the outbox for statements on a caller's connection only: it never opens a connection of its own."""
+        """Return the outbox for statements on a caller's connection only: it opens no connection of its own."""
         if outbox not in self._in_callers:
             self._in_callers[outbox] = events_of(self.store.backend, outbox)
         return self._in_callers[outbox]
 
 
 class OutboxAccess:
-    """One outbox, as its workers and reapers use it.
+    """What the workers and reapers of one outbox need of it.
 
     `settings` are the current ones: `Outbox.configure` changes them while workers run.
     """
@@ -80,10 +80,10 @@ class OutboxAccess:
         return events_of(self.context.store.backend, self.name)
 
     async def probe(self, events: Events | None, is_stopping: bool, failure: FenceholdError | None) -> None:
-        """Ask the store whether it answers and has the table. Raises the error that it finds.
+        """Ask the store whether it answers and has the outbox's table. Raises the error that it finds.
 
-        `events`: None before the work has begun. `failure`: the error of the last try at the work. It is raised too,
-        because this request only reads and the work must write.
+        `events`: the connection of the work; None before the work has begun. `failure`: the error of the last try at
+        the work, which is raised too, because this request only reads and the work must write.
         """
         if is_stopping:
             raise Unavailable("It is stopping, or has ended.", code="stopping")
@@ -98,7 +98,7 @@ class OutboxAccess:
         await self.context.store.first_use.outbox(self.name)
 
     def reaper_candidate(self, reaper_id: str, lease_s: float) -> Leader:
-        """A candidate for the lease that makes one reaper of this outbox the active one."""
+        """Return a candidate for the lease that makes one reaper of this outbox the active one."""
         settings = leader_settings(lease=lease_s)
         return Leader(reaper_lease(self.name), reaper_id, settings, self.context.store, candidates=Candidates())
 
@@ -116,9 +116,10 @@ def reaper_lease(outbox: str) -> str:
 
 
 class ClaimedEvent(Kept):
-    """One claimed event from the claim to the end of its handler.
+    """One claimed event, from the claim to the end of its handler.
 
-    It is renewed on the keeper's thread, so a handler that blocks its event loop keeps its event.
+    Its lease is renewed on the keeper's thread, so it stays ours even while a handler blocks its event loop for a short
+    time.
     """
 
     __slots__ = ("called_off", "claim", "hung_logged", "is_shared", "task", "warned_s")
@@ -140,8 +141,9 @@ class ClaimedEvent(Kept):
 class WorkerContext:
     """One worker: its outbox, its handlers, its settings, and the events that it handles now.
 
-    `claimed_events` are in hand; the key is id(), because an event that was lost and claimed again may be there twice.
-    `strays` were lost: their handlers still run, but no longer take a place.
+    `claimed_events` has the events that take one of the worker's places. Its keys are id()s, because an event that was
+    lost and claimed again may be there twice. `strays` has the events whose lease was lost and whose handlers still
+    run, but no longer take a place.
     """
 
     def __init__(self, outbox: OutboxAccess, worker_id: str, handlers: Handlers, settings: WorkerSettings) -> None:
@@ -164,6 +166,6 @@ class WorkerContext:
 
 
 def event_facts(facts: WorkerFacts, claim: Claim) -> EventFacts:
-    """Facts about one event in this worker's hand."""
+    """Return the facts that can be logged of one event that this worker handles."""
     about = {"id": claim.id, "tracking_id": claim.tracking_id, "event_type": claim.event_type}
     return EventFacts(facts.sink, **facts.about(), **about)

@@ -1,8 +1,9 @@
 """Runs the handlers of claimed events, and keeps their results until the store has recorded them.
 
-An event takes one of the worker's places from its claim to the end of its handler. If its lease is lost, the handler is
-cancelled. If the handler runs on all the same, its place becomes free after a moment, unless it is running on a thread,
-which cannot be stopped. No result is recorded for an event that is not ours any more.
+A worker has as many places as it may handle events at once. An event takes one place from its claim to the end of its
+handler. If its lease is lost, the handler is cancelled. If the handler runs on all the same, its place becomes free
+after a moment, unless it is running on a thread, which cannot be stopped. No result is recorded for an event that is
+not ours any more.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class PendingResults:
         return bool(self._completed or self._failed or self._called_off)
 
     def ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        """Record that an event's handler has ended; called once for each event. `error`: what the handler raised."""
+        """Record that an event's handler has ended; called once for each event.
+
+        `error`: what the handler raised, if it did.
+        """
         self._worker.wake.set()
         if claimed.ended_because == TOO_LONG:
             event_facts(self._facts, claimed.claim).event_aborted(reason=claimed.ended_because)
@@ -77,13 +81,13 @@ class PendingResults:
         return completed
 
     def put_back(self, completed: list[ClaimedEvent]) -> None:
-        """Keep these for the next turn, because the store may not have recorded them."""
+        """Keep the results of these events for the next turn, because the store may not have recorded them."""
         self._completed = completed + self._completed
 
     def _ours(self, ended: list[ClaimedEvent], errors: Errors | None = None) -> list[ClaimedEvent]:
-        """Return the events whose results may be recorded.
+        """Return the events whose results may be recorded, because their leases are still held.
 
-        The others are logged as lost, and the reaper recovers them.
+        The other events are logged as lost, and the reaper recovers them.
         """
         now_s = self._clock.now_s()
         ours = [claimed for claimed in ended if not claimed.ended_because and now_s < claimed.deadline_s]
@@ -92,12 +96,15 @@ class PendingResults:
         return ours
 
     def _log_lost(self, claimed_events: list[ClaimedEvent], errors: Errors, reason: str = "") -> None:
-        """Log that results were not recorded, with the errors that the handlers raised: nothing else logs those."""
+        """Log that these events' results were not recorded, with their handlers' errors: no other line shows them."""
         for claimed, raised in _raised(claimed_events, errors):
             event_facts(self._facts, claimed.claim).event_lost(reason=reason or claimed.why_over, **raised)
 
     def stray_ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        """Log that a handler without a place has ended. Its event's result was dealt with when its lease was lost."""
+        """Log the end of a handler that had lost its place.
+
+        The event's result was dealt with when its lease was lost.
+        """
         [(_, raised)] = _raised([claimed], {} if error is None else {claimed: error}, self._strays_shown)
         self._strays_shown = {claimed.task}
         age_s = round(self._clock.now_s() - claimed.started_s, 1)
@@ -105,9 +112,9 @@ class PendingResults:
         event_facts(self._facts, claimed.claim).handler_ended_late(handler=handler, age_s=age_s, **raised)
 
     def close(self) -> None:
-        """Record no more results.
+        """Record no more results: log those not yet recorded and those that come later.
 
-        Those that are left, and later ones, are logged, and the reaper recovers the events.
+        The reaper recovers their events.
         """
         self._is_closed = True
         errors = dict(self._failed)
@@ -115,9 +122,9 @@ class PendingResults:
         self._completed, self._failed, self._called_off = [], [], []
 
     async def hand_back(self, port: EventPort) -> None:
-        """Give back the events that the stopping worker has called off: due again at once, and no try is counted.
+        """Give back the events whose handlers the stopping worker has cancelled: they are due again at once.
 
-        If tries were counted, a few deploys could make an event a dead letter.
+        Such a handling is not counted as a try: else a few deploys could make an event a dead letter.
         """
         if not self._called_off:
             return
@@ -167,7 +174,10 @@ class PendingResults:
         self._facts.events_completed(completed=len(accepted), refused=refused, latencies_s=latencies_s)
 
     def _latency_s(self, claimed: ClaimedEvent) -> float:
-        """Seconds from creation to completion: by the store's clock until the last renewal, by our clock since then."""
+        """Return the seconds from the event's creation to its completion.
+
+        They are measured by the store's clock until the last renewal, and by our clock since then.
+        """
         claim = claimed.claim
         if claim.created_at is None or claim.locked_until is None:
             return 0.0
@@ -178,7 +188,7 @@ class PendingResults:
 def _raised(
     claimed_events: list[ClaimedEvent], errors: Errors, shown: set[Call] | None = None
 ) -> Iterator[tuple[ClaimedEvent, dict[str, Any]]]:
-    """Yield each event with its handler's error as fields; no fields if there is none.
+    """Yield each event with fields for the log about the error of its handler; empty fields if there is no error.
 
     Events of one call share one traceback, which only the first of them gets. `shown`: calls whose traceback was logged
     before. A cancellation that the worker itself asked for is not an error of the handler.
@@ -206,7 +216,7 @@ class HandlerRuns:
         self.waiting: list[ClaimedEvent] = []  # claimed, and about to be begun
 
     def add(self, claimed_events: list[ClaimedEvent]) -> None:
-        """Take these events in hand; `begin` starts their handlers."""
+        """Take these events in hand, each in a place of the worker; `begin` starts their handlers."""
         for claimed in claimed_events:
             self.claimed_events[id(claimed)] = claimed
         self.waiting += claimed_events
@@ -214,7 +224,7 @@ class HandlerRuns:
     def begin(self) -> None:
         """Start the handlers of all waiting events.
 
-        For an event that was lost or called off before that, end it here.
+        An event whose lease was lost, or that was called off, before that gets no handler call: it ends here.
         """
         loop = asyncio.get_running_loop()
         claimed_events, self.waiting = self.waiting, []
@@ -233,7 +243,7 @@ class HandlerRuns:
             task.add_done_callback(partial(self._task_done, batch))
 
     def _task_done(self, claimed_events: list[ClaimedEvent], task: asyncio.Task[None]) -> None:
-        """End the events that the task did not end: a task that is cancelled before its first step runs no code."""
+        """End the events that the task left open: a task that is cancelled before its first step runs no code."""
         if not task.cancelled():
             task.exception()  # else asyncio prints that nobody read it: Ctrl-C has ended the event loop already
         left = [f for f in claimed_events if id(f) in self.claimed_events or id(f) in self.strays]
@@ -241,7 +251,7 @@ class HandlerRuns:
             self._ended_together(left, asyncio.CancelledError())
 
     def call_off(self) -> None:
-        """Cancel every handler because the worker stops. This does not count as a failed try of the event."""
+        """Cancel every handler because the worker stops. Such a cancel does not count as a failed try of the event."""
         for claimed in [*self.claimed_events.values(), *self.strays.values()]:
             claimed.called_off = True
             if claimed.task is not None:
@@ -269,9 +279,9 @@ class HandlerRuns:
         self._results.ended(claimed, asyncio.CancelledError())
 
     async def _handle_batch(self, run: Run, batch: list[ClaimedEvent]) -> None:
-        """Call the handler once for the whole list.
+        """Call the handler once for the whole list of events.
 
-        What it returns or raises is the result of each event that is still ours.
+        What the handler returns or raises is the result of each event that is still ours.
         """
         error: BaseException | None = None
         try:
@@ -283,10 +293,10 @@ class HandlerRuns:
             raise error
 
     def _ended_together(self, batch: list[ClaimedEvent], error: BaseException | None) -> None:
-        """End all events of one call.
+        """End all events of one call of a handler with the call's outcome.
 
-        If it was cancelled because one event's lease was lost, the others have not failed. If that event took too long,
-        all of them did: the heartbeat may only not have looked at the others yet.
+        If the call was cancelled because one event's lease was lost, the other events have not failed. If the call was
+        cancelled because it took too long, all of them have: the heartbeat may only not have looked at the others yet.
         """
         reasons = {claimed.ended_because for claimed in batch if claimed.ended_because}
         if reasons and isinstance(error, asyncio.CancelledError):
@@ -326,10 +336,11 @@ class HandlerRuns:
 
 
 def batches(handlers: Handlers, claimed_events: list[ClaimedEvent], size: int) -> list[tuple[Run, list[ClaimedEvent]]]:
-    """Group the events by handler, at most `size` in one list. An event that has failed before gets a list of its own.
+    """Group the events into one list per handler, of at most `size`.
 
-    So does an event whose lease was lost before, and one on its last try. The event's row shows this to every worker.
-    So an event costs the others of its list at most one try, and makes none of them a dead letter.
+    An event that has failed before gets a list of its own. An event whose lease was lost before, and an event on its
+    last try, get a list of their own too. The row of an event shows to every worker which of these hold. So an event
+    costs the others of its list at most one try, and makes none of them a dead letter.
     """
     by_run: dict[Run, list[ClaimedEvent]] = {}
     for claimed in [f for f in claimed_events if _may_share(f.claim)]:

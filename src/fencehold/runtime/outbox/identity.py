@@ -1,4 +1,7 @@
-"""The id that tells an outbox from one of the same name in another database: read once, and again if it is refused."""
+"""The id that tells an outbox from one of the same name in another database.
+
+It is read once, and again if the database refuses it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ T = TypeVar("T")
 
 
 class OutboxIdentity:
-    """The id of one outbox. `ask` reads it from the store's own database, never from a caller's connection.
+    """Reads and remembers the id of one outbox. `ask` reads it from the store's own database.
 
     `known` has the ids of all outboxes of the store, by name, so only one of an outbox's handles has to ask.
     """
@@ -27,9 +30,10 @@ class OutboxIdentity:
         return self._known[self._name]
 
     async def given_to(self, run: Callable[[str], Awaitable[T]]) -> T:
-        """Return `run(id)`.
+        """Call `run` with the outbox's id, and return the result.
 
-        If that is refused because the outbox was dropped and created since then, run it with the new id.
+        If the database refuses that id because the outbox was dropped and created since, `run` is called again with the
+        new id.
         """
         known = await self.get()
         try:
@@ -39,7 +43,10 @@ class OutboxIdentity:
         return await run(renewed)
 
     async def after(self, refusal: ConfigurationError, known: str) -> str:
-        """Return the outbox's new id. Raises the refusal if its code is not `wrong_store`, or if there is no new id."""
+        """Read the outbox's id again after a refusal, and return the new id.
+
+        Raises the refusal if its code is not `wrong_store`, or if the id has not changed.
+        """
         if refusal.code != "wrong_store":
             raise refusal
         try:

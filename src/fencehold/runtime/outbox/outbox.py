@@ -42,11 +42,11 @@ Progress = Callable[[int], None]
 
 
 class Outbox:
-    """Every stored event is handled at least once; at any time only one worker has the lease to handle it.
+    """Stores events and hands them to workers: each is handled at least once, by one worker at a time.
 
-    The low-level verbs are for programs that decide themselves when to claim and renew; `worker()` is for all others.
-    Every verb is one statement, ended by its limit. If the caller is cancelled, `add`, `claim` and `complete` still go
-    on to their end.
+    Only one worker has the lease to handle an event. The low-level verbs are for programs that decide themselves when
+    to claim and renew; `worker()` is for all others. Every verb is one statement, ended by its limit. If the caller is
+    cancelled, `add`, `claim` and `complete` still go on to their end.
     """
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
@@ -73,7 +73,10 @@ class Outbox:
             worker._reconfigured()
 
     async def init(self) -> list[str]:
-        """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
+        """Create or upgrade this outbox's tables; `store.init()` does so for every outbox.
+
+        Returns the steps applied.
+        """
         facts = self._context.store.facts
         steps = await self._events_here().schema.init(
             ADMIN_LIMIT_S, lambda what: facts.schema_waiting(outbox=self.name, detail=what)
@@ -96,11 +99,11 @@ class Outbox:
         metadata: JsonMapping | None = None,
         tx: Connection | None = None,
     ) -> str:
-        """The event is stored when this returns, or with the caller's transaction `tx`. Returns the tracking id.
+        """Store an event: it is stored when this returns, or with the caller's transaction `tx`.
 
-        If the store does not answer, the add is tried once more; then it raises Uncertain: repeat the call with the
-        same `tracking_id`. An event whose `tracking_id` is stored already is not stored again. Events with a higher
-        `priority` are handled sooner; `not_before` is a time or a delay.
+        Returns the tracking id. If the store does not answer, the add is tried once more, and then raises Uncertain:
+        repeat the call with the same `tracking_id`. An event whose `tracking_id` is stored already is not stored again.
+        Events with a higher `priority` are handled sooner; `not_before` is a time or a delay.
         """
         event = self._new(
             self._carried(), event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type,
@@ -126,7 +129,7 @@ class Outbox:
         return [event.tracking_id for event in new]
 
     def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
-        """`add_many` for callers without an event loop: in the transaction of a sync connection or session `tx`."""
+        """Add events like `add_many` for callers without an event loop; `tx` is a sync connection or session."""
         new = list(self._making(listed(events), []))
         done_now(self._context.in_callers_transaction(self.name).in_tx.add(tx, new, outbox_id))
         return [event.tracking_id for event in new]
@@ -134,7 +137,7 @@ class Outbox:
     def first_time_now(
         self, event: Claim | str | uuid.UUID, consumer_id: str, tx: SyncConnection, outbox_id: str
     ) -> bool:
-        """`first_time` for callers without an event loop."""
+        """Record an event like `first_time` for callers without an event loop; `tx` is a sync connection or session."""
         in_tx = self._context.in_callers_transaction(self.name).in_tx
         return bool(done_now(in_tx.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
@@ -149,10 +152,10 @@ class Outbox:
         return await (await self._here(in_tx=True)).in_tx.identity(LIMIT_S)
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
-        """True if this consumer did not have this event before. Records that it has it now, in the caller's `tx`.
+        """Record in the caller's `tx` that this consumer has this event.
 
-        Write the effect in the same transaction: then both are stored, or neither is, however often the event is
-        delivered.
+        True if it was not recorded before, else False. Write the effect of the event in the same transaction: then both
+        are stored, or neither is, however often the event is delivered.
         """
         who = tracking_id_of(event), names.consumer_id(consumer_id)
         in_tx = (await self._here(in_tx=True)).in_tx
@@ -161,7 +164,7 @@ class Outbox:
     # --- consumers ---
 
     async def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
-        """Claim up to `limit` due events, each under a lease that nobody else has."""
+        """Claim up to `limit` due events and return them, each under a lease that nobody else has."""
         check = Check("Claim")
         check.count(limit, "limit", 1, 10_000)
         check.done("Claim as many as can be started at once.")
@@ -180,7 +183,7 @@ class Outbox:
     async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Renew the leases. Returns the claims still held, with their new `locked_until`; stop working on the others.
 
-        Each is renewed for the lease given to `claim`, or else for the outbox's current lease.
+        Each lease is renewed for the duration given to `claim`, or else for that of the outbox's current lease.
         """
         held = claims_of(claims)
         renewed: dict[ClaimKey, Any] = {}
@@ -192,14 +195,14 @@ class Outbox:
         return [claim for claim in held if claim.key in renewed]
 
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
-        """Complete the events. Returns those completed; one whose lease is over, or that another holds, is left out."""
+        """Complete the events. Returns those completed: none whose lease is over, or that another worker holds."""
         held = claims_of(claims)
         turn = await to_its_end((await self._here()).port.turn(held, None, LIMIT_S))
         accepted = {(key.id, key.token) for key in turn.completed}
         return [claim for claim in held if (claim.id, claim.token) in accepted]
 
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
-        """Record a failed try.
+        """Record a failed try of the event. Without `retry` it becomes a dead letter at once.
 
         Returns FAILED (to be tried again) or DEAD_LETTER; None if the event was no longer ours.
         """
@@ -211,7 +214,7 @@ class Outbox:
         return recorded[0][1] if recorded else None
 
     async def reap(self) -> list[Recovered]:
-        """Recover every event whose lease has lapsed, now."""
+        """Recover every event whose lease has lapsed, now, and return what became of each."""
         return await reap_all((await self._here()).port, self._access, LIMIT_S)
 
     @overload
@@ -237,14 +240,14 @@ class Outbox:
         reaper: bool = True,
         give_up_after: Duration | None = None,
     ) -> Worker:
-        """Return a worker, checked and not yet running.
+        """Return a worker that runs `handler` on the events, not yet running: call its `run`.
 
         If `handler(event)` returns, the event is done; if it raises, the event is tried again until no tries are left.
         With `batch_size` the handler gets lists of events, and its outcome counts for all of them; an event whose try
-        has failed is from then on in its own list. `saturated` returns True while downstream is full. `reaper=False`
-        needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck once the worker's event loop has been
-        blocked for so long, or once all places have been taken for so long by handlers that lost their leases and do
-        not return.
+        has failed is from then on in its own list. `saturated` returns True while what the handlers call is full: then
+        nothing is claimed. `reaper=False` needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck once the
+        worker's event loop has been blocked for so long, or once all places have been taken for so long by handlers
+        that lost their leases and do not return.
         """
         settings = worker_settings(
             self.settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
@@ -256,14 +259,17 @@ class Outbox:
         return Worker(self._access, who, handlers, settings, saturated=saturated, with_reaper=reaper)
 
     def reaper(self, reaper_id: str | None = None) -> Reaper:
-        """Return a reaper for deployments whose workers have none. `await reaper.run()` until `stop()`."""
+        """Return a reaper for deployments whose workers have none.
+
+        Its `run` recovers events until `stop()` is called.
+        """
         who = names.holder_id(reaper_id) if reaper_id is not None else names.default_holder_id()
         return Reaper(self._access, who)
 
     # --- operators ---
 
     async def stats(self, *, whole: bool = True) -> Stats:
-        """Count the events by status, with the age of the oldest due one, in one read of the table.
+        """Return the counts of the events by status, and the age of the oldest due one, from one read of the table.
 
         Without `whole` completed events are not counted (0): there may be millions.
         """
@@ -297,7 +303,7 @@ class Outbox:
         return await self._redrive(which, root_cause, limit, per_minute, dry_run)
 
     async def retry(self, tracking_ids: Sequence[str], root_cause: str = "", *, dry_run: bool = False) -> list[str]:
-        """Make these events, failed or dead, PENDING now. Returns the tracking ids of those it changed."""
+        """Make these failed events and dead letters PENDING now. Returns the tracking ids of those it changed."""
         which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(map(tracking_id_of, tracking_ids)))
         return await self._redrive(which, root_cause, len(tracking_ids), 0.0, dry_run)
 
@@ -309,7 +315,7 @@ class Outbox:
         dry_run: bool = False,
         on_progress: Progress | None = None,
     ) -> int:
-        """Delete finished events, in batches that hold no lock for long. Returns how many.
+        """Delete finished events, in batches that hold no lock for long. Returns how many events were deleted.
 
         Dead letters are deleted only if `statuses` names them.
         """
@@ -328,7 +334,7 @@ class Outbox:
         return total
 
     async def close(self) -> None:
-        """Close this outbox's connections unless another handle of it uses them. `store.close()` closes all."""
+        """Close this outbox's connections unless another object for it uses them. `store.close()` closes all."""
         await self._context.shared.leave(self)
 
     # --- within ---
@@ -342,7 +348,7 @@ class Outbox:
         return found
 
     def _carried(self) -> dict[str, Any]:
-        """The caller's trace context, to be kept in an event's metadata."""
+        """Return the caller's trace context, to be kept in an event's metadata; empty if there is none."""
         headers = self._context.store.traces.carry()
         return {"trace": dict(headers)} if headers else {}
 
@@ -352,7 +358,7 @@ class Outbox:
         return new_event(self.settings, event_type, payload, **rest)
 
     def _making(self, given: list[Any], made: list[NewEvent]) -> Iterator[NewEvent]:
-        """Check and serialise each event when it is asked for, yield it, and append it to `made`."""
+        """Check and serialise each event when it is asked for; append the result to `made`, and yield it."""
         carried = self._carried()
         for event, fresh_id in zip(given, new_tracking_ids(len(given)), strict=True):
             new = self._new_of(event, carried, fresh_id)

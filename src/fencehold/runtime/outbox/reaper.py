@@ -1,6 +1,7 @@
 """Recovers events whose lease has lapsed: they become PENDING again, or dead letters when no tries are left.
 
-One reaper per outbox is active, the one that has a leader's lease; the others follow, and one takes over when it ends.
+One reaper per outbox is active: the one that holds a leader's lease. The other reapers wait, and one of them takes over
+when the active one ends.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class Reaper:
         self._leader, self._failure = leader, None
 
     async def run(self) -> None:
-        """Work until `stop()`: while this process leads, recover lapsed events every `reap_every`.
+        """Work until `stop()` is called: while this process leads, recover lapsed events every `reap_every`.
 
-        Raises the same as `begin`.
+        Raises ConfigurationError when waiting cannot help, as `begin` does.
         """
         if self._leader is None:
             await self.begin()
@@ -74,9 +75,9 @@ class Reaper:
             await events.close()
 
     async def _watch(self, events: Events) -> None:
-        """One round: wait to lead, then recover.
+        """Do one round of the loop: wait until this reaper is the active one, then recover lapsed events.
 
-        A ConfigurationError at this point is logged, and tried again later.
+        A ConfigurationError at this point is logged, and the round is tried again later.
         """
         try:
             if self._leader is None:
@@ -91,7 +92,7 @@ class Reaper:
             await self._clock.wait(self._stop, self._access.settings.reap_every_s)
 
     async def _leads(self, leader: Leader) -> bool:
-        """Wait until this process leads. False if the reaper is stopped before that."""
+        """Wait until this reaper is the active one. Returns True then, False if it is stopped before that."""
         if not leader.is_leader:
             self._failure = None
             self._unsee()
@@ -141,9 +142,9 @@ class Reaper:
         self._outage.failed(error)
 
     async def _look(self, events: Events) -> None:
-        """Report the counts of the table.
+        """Report the counts of the outbox's table as a fact.
 
-        Without an answer, report that they are unknown: old counts would look new.
+        If the store does not answer, report that the counts are unknown: old counts would look new.
         """
         if not self._wants_stats:
             return
@@ -165,7 +166,10 @@ class Reaper:
 
 
 async def reap_all(port: EventPort, outbox: OutboxAccess, limit_s: float) -> list[Recovered]:
-    """Recover every event whose lease has lapsed, in batches, each within the limit; log the run and each event."""
+    """Recover every event whose lease has lapsed, in batches, each within the limit; return what became of each.
+
+    Logs the run and each event.
+    """
     began_s, found = outbox.clock.now_s(), list[Recovered]()
     while len(batch := await port.reap(REAP_MAX, limit_s)) == REAP_MAX:
         found += batch
@@ -187,5 +191,5 @@ def _log_reaped(facts: OutboxFacts, found: list[Recovered], took_s: float) -> No
 
 
 def is_missing(ran_s_ago: float | None, settings: OutboxSettings) -> bool:
-    """Whether no reaper seems to run, if the last run was this many seconds ago. None: a reaper has never run."""
+    """Return whether no reaper seems to run, if the last run was this many seconds ago. None means: never."""
     return ran_s_ago is None or ran_s_ago > settings.lease_s + LOST_EVERY * settings.reap_every_s

@@ -1,4 +1,4 @@
-"""Connections that all handles of one outbox share, so that a handle made for each request opens none of its own."""
+"""Connections that all `Outbox` objects of one outbox share: an object made for each request opens none of its own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ Place = tuple[asyncio.AbstractEventLoop, str]
 
 
 class Handle(Protocol):
-    """An outbox, as `store.outbox(...)` returned it."""
+    """An `Outbox` object, as `store.outbox(...)` returned it; several may stand for one outbox."""
 
     name: str
 
 
 class SharedEvents:
-    """One connection per outbox and event loop, however many handles there are, and the id of each outbox."""
+    """Keeps one connection per outbox and event loop, however many handles there are, and the id of each outbox.
+
+    A handle is one object that `store.outbox(...)` returned.
+    """
 
     def __init__(self, store: StoreContext) -> None:
         self._store = store
@@ -34,7 +37,7 @@ class SharedEvents:
     def here(self, outbox: Handle) -> Events:
         """Return the outbox for the running event loop, with a connection that opens when needed.
 
-        The connection stays open when the handle is gone, and the next handle uses it.
+        The connection stays open when the handle is gone, and the next handle of the same outbox uses it.
         """
         loop = asyncio.get_running_loop()
         place = (loop, outbox.name)
@@ -46,7 +49,7 @@ class SharedEvents:
         return self._events[place]
 
     async def leave(self, outbox: Handle) -> None:
-        """Close the connections that no handle but this one has used."""
+        """Close the connections that this handle has used and no other handle uses."""
         for place in [place for place, users in list(self._users.items()) if outbox in users]:
             self._users[place].discard(outbox)
             if not self._users[place]:

@@ -1,7 +1,7 @@
 """Handles events: claims as many as it can start, runs their handlers, and records the results.
 
-A turn: wait until there is a result to record, or room for events that may be due; record and claim in one round trip;
-start the handlers. Turns never overlap, and no handler waits for a turn.
+In each turn the worker waits until there is a result to record, or room for events that may be due; records and claims
+in one round trip; and starts the handlers. Turns never overlap, and no handler waits for a turn.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and hand
 
 
 class Worker(RunningWorker):
-    """A worker handles at most `concurrency` events at once, each under a lease that is renewed.
+    """Claims events and runs handlers on them, in `run`; made by `outbox.worker(...)`.
 
-    The store records a result only while that lease is held.
+    It handles at most `concurrency` events at once, each under a lease that is renewed. The store records a result only
+    while the event's lease is held.
     """
 
     kind = "worker"
@@ -109,23 +110,23 @@ class Worker(RunningWorker):
         self.stopped.set()
 
     def pause(self) -> None:
-        """Claim nothing until `resume()`; the events in hand go on. Any thread."""
+        """Claim nothing until `resume()` is called; the events in hand are finished. Callable on any thread."""
         self._on_loop(lambda: self._set_paused(True))
 
     def resume(self) -> None:
         self._on_loop(lambda: self._set_paused(False))
 
     async def probe(self) -> None:
-        """Ask the store for what every turn needs, on the connection of the turns. Raises the error that it finds.
+        """Ask the store for what the worker needs, on the worker's own connection. Raises the error that it finds.
 
-        Also raises the error of the last turn, because this request only reads and a turn must write.
+        Also raises the error of the worker's last request, because this one only reads and the worker must write.
         """
         events, failure = self._events if self._has_begun else None, None if self._paused else self._failure
         await self._access.probe(events, self._stopping, failure)
 
     @property
     def settings(self) -> WorkerSettings:
-        """The settings as they are now: those not set by hand follow the outbox's lease, also when it changes."""
+        """The settings as they are now: those not set by hand follow the outbox's lease, also when that changes."""
         return self._context.settings
 
     @property
@@ -140,7 +141,7 @@ class Worker(RunningWorker):
     # --- the pump ---
 
     async def _begin(self) -> None:
-        """Start the background parts. If the store does not answer, try again until it does."""
+        """Start the renewals, the watch and the reaper. If the store does not answer, try again until it does."""
         while not self._stopping:
             try:
                 await self._background.start()
@@ -171,7 +172,7 @@ class Worker(RunningWorker):
         return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
 
     async def _rest(self, room: int, next_poll_s: float) -> None:
-        """Wait until a handler ends or a hint comes; if there is room for events, at most until the next poll."""
+        """Wait until a handler ends or the database reports events; if there is room, at most until the next poll."""
         self._wake.clear()
         waits_for_poll = room or self._is_saturated
         pause_s = max(0.0, next_poll_s - self._clock.now_s()) if waits_for_poll else None
@@ -228,7 +229,7 @@ class Worker(RunningWorker):
         )  # fmt: skip
 
     def _room(self) -> int:
-        """How many events could be started now; 0 while stopping, paused, or while downstream is full."""
+        """Return how many events could be started now; 0 while stopping, paused, or while `saturated` returns True."""
         room = self.settings.concurrency - len(self._runs.claimed_events)
         return room if room and not self._stopping and not self._paused and self._has_capacity() else 0
 
@@ -264,7 +265,7 @@ class Worker(RunningWorker):
         self._on_loop(lambda: self._runs.lose(claimed))
 
     def _give_up(self, error: WorkerStuck) -> None:
-        """Stop, and make `run` raise this error.
+        """Stop the worker, and make `run` raise this error.
 
         Events whose handlers react to a cancel are handed back, if there is time.
         """
@@ -319,7 +320,10 @@ class Worker(RunningWorker):
             self._loop.call_later(self._access.settings.call_limit_s, self._abandon)
 
     async def _leave(self, pump: asyncio.Task[None] | None) -> None:
-        """`run` was cancelled: cancel the handlers, and record their results if that takes no longer than one call."""
+        """Cancel the handlers because `run` was cancelled.
+
+        Record their results if that takes no longer than one call.
+        """
         self._begin_stopping()
         self._runs.call_off()
         if pump is not None:

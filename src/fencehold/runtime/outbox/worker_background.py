@@ -1,4 +1,4 @@
-"""What runs beside a worker on the keeper's thread, where no handler can block it: renewals, watch and reaper."""
+"""The parts of a worker on the keeper's thread, where no handler can block them: renewals, watch and reaper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNPROVEN = "heartbeat_failed"
 class EventRenewals(Heartbeats[ClaimedEvent]):
     """Renews the leases of all events that one worker has in hand.
 
-    If the store does not answer, the events that were due are lost at once, not at their deadlines.
+    If the store does not answer, the events whose renewal was due are lost at once, not at their deadlines.
     """
 
     def __init__(self, worker: WorkerContext, port: EventPort, told: RunningWorker) -> None:
@@ -31,9 +31,9 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
         self._worker, self._port, self._told = worker, port, told
 
     def _every_s(self, kept: ClaimedEvent) -> float:
-        """Seconds between two renewals.
+        """Return the seconds between two renewals of this event's lease.
 
-        Depends on the lease that the event was granted: the setting may have changed since.
+        They depend on the lease that the event was granted: the setting may have changed since.
         """
         lease_part_s = HEARTBEAT_PART * (kept.deadline_s - kept.renewed_s)
         return min(self._worker.outbox.settings.heartbeat_every_s, lease_part_s)
@@ -42,7 +42,10 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
         return kept.renewed_s + self._every_s(kept)
 
     def _look_every_s(self) -> float:
-        """Short enough for every event that was claimed meanwhile, because a claim does not wake this thread."""
+        """Return the longest time between two turns: short enough for events claimed meanwhile.
+
+        A claim does not wake this thread.
+        """
         return min(self._worker.outbox.settings.heartbeat_every_s / 2, self._worker.settings.max_processing_s / 4)
 
     def _max_s(self, kept: ClaimedEvent) -> float:
@@ -72,7 +75,7 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
 
 
 class WorkerBackground:
-    """Starts and stops what runs beside one worker.
+    """Starts and stops the parts of one worker that run on the keeper's thread.
 
     `told` is that worker: it is called when an event's lease is lost.
     """
@@ -90,13 +93,13 @@ class WorkerBackground:
         """Start the renewals, the watch and the reaper, if the worker has one.
 
         Raises if the store does not answer, if tables or rights are missing, or if the worker has no reaper and none
-        runs elsewhere. Nothing is running then, and it may be called again.
+        runs elsewhere. In these cases nothing is running afterwards, and `start` may be called again.
         """
         self._started = keeper_loop = self._outbox.context.store.keeper_loop
         await keeper_loop.begin(self._start(asyncio.get_running_loop(), threading.get_ident()))
 
     async def stop(self) -> None:
-        """Stop all parts. This goes on to its end, even if the caller is cancelled or its event loop ends."""
+        """Stop all parts and wait for their end. They stop even if the caller is cancelled or its event loop ends."""
         if self._started is not None:
             await asyncio.shield(self._started.begin(self._stop()))
 

@@ -54,7 +54,7 @@ class Cgroup:
 
 
 def own_cgroup() -> str:
-    """The folder of this process's control group (v2). Raises OSError if it has none."""
+    """Return the folder of this process's control group (v2). Raises OSError if it has none."""
     with open("/proc/self/cgroup") as file:
         own = next((line.rstrip("\n")[3:] for line in file if line.startswith("0::/")), None)
     with open("/proc/self/mountinfo") as file:
@@ -66,7 +66,10 @@ def own_cgroup() -> str:
 
 
 def is_ours_to_divide() -> bool:
-    """Whether we may make groups in ours: False if systemd manages it and has not delegated it (Delegate=yes)."""
+    """Return whether this process may make control groups in its own group.
+
+    Returns False if systemd manages the group and has not delegated it (Delegate=yes).
+    """
     if not os.path.exists("/run/systemd/system"):
         return True
     for name in DELEGATED:

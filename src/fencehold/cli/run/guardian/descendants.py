@@ -36,16 +36,17 @@ Visit = Callable[[int], None]
 
 
 def finder() -> str:
-    """The best way on this machine, apart from a control group."""
+    """Return the name of the best way to find descendants on this machine, apart from a control group."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return CHILDREN
     return SCAN if HAS_PROC else GROUP
 
 
 class Descendants:
-    """The descendants of this process. `group` is the command's process group, `cgroup` its control group, if any.
+    """Finds, signals and kills all descendants of this process.
 
-    `pause_s` is how long to wait after a round of `kill`.
+    `group` is the command's process group, `cgroup` its control group, if it has one. `pause_s` is how long to wait
+    after a round of `kill`.
     """
 
     def __init__(self, *, group: int = 0, cgroup: Cgroup | None = None, by: str | None = None) -> None:
@@ -79,7 +80,7 @@ class Descendants:
                 os.kill(target, signum)
 
     def kill(self) -> None:
-        """Send SIGKILL once to all descendants: one round of killing."""
+        """Send SIGKILL once to every descendant that is found now: one round of killing."""
         if self.cgroup:
             with contextlib.suppress(OSError):  # removed by someone else: its processes are found below
                 self.cgroup.kill()
@@ -119,7 +120,10 @@ class Descendants:
             ended(pid, status)
 
     def survivors(self, *, childless: bool) -> list[int] | None:
-        """None while descendants can still be killed; empty when all are dead; else the pids that refused signals."""
+        """Return None while descendants can still be killed, else the pids that refused signals.
+
+        The result is empty if all descendants are dead.
+        """
         if childless and (self._finder != GROUP or not self.find()):
             return []
         if self._calm_rounds >= CALM_ROUNDS:
@@ -144,7 +148,10 @@ class Descendants:
 
 
 def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
-    """All descendants by the lists of children. Calls `visit` for each at once, before it reads the next list."""
+    """Return all descendants of `root`, from the kernel's lists of children.
+
+    Calls `visit` for each descendant at once, before the next list is read.
+    """
     found: set[int] = set()
     level = _children(root)
     while level:
@@ -156,7 +163,7 @@ def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """The children of all threads of a process. Empty if the process is gone: its children are ours then."""
+    """Return the children of all threads of a process. Empty if the process is gone: its children are ours then."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -184,7 +191,7 @@ def _by_scan(root: int) -> set[int]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """State, parent, group and so on, from /proc; empty if there is no such process (or no /proc)."""
+    """Return a process's state, parent, group and so on, from /proc; empty if there is no such process or no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
@@ -194,7 +201,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether the process lives; a zombie does not. Without /proc always True."""
+    """Return whether the process lives; a zombie does not. Always True if there is no /proc."""
     if not HAS_PROC:
         return True
     fields = _stat(pid)
@@ -205,7 +212,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _by_group(group: int) -> set[int]:
-    """The group's id if the group has a member, else empty: without /proc nothing more can be known."""
+    """Return a set with the group's id if the group has a member, else an empty set.
+
+    Without /proc nothing more can be known.
+    """
     if not group:
         return set()
     try:

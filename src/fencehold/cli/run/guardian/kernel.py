@@ -12,7 +12,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def now_s() -> float:
-    """Seconds on the same clock as ports/clock.py; written again because this package imports nothing of fencehold."""
+    """Return the seconds on the same clock as ports/clock.py; this package must not import that file."""
     return time.clock_gettime(time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC)
 
 
@@ -27,7 +27,10 @@ def die_with_parent() -> None:
 
 
 def wake_with_parent() -> None:
-    """Let the kernel send this process SIGCONT when its parent ends (Linux only): if stopped, it would not notice."""
+    """Let the kernel send this process SIGCONT when its parent ends (Linux only).
+
+    A stopped process would not notice the end of its parent.
+    """
     _prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 

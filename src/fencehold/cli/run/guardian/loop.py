@@ -35,7 +35,7 @@ EXITED, DEADLINE, WRAPPER_GONE, TOLD = "exited", "deadline", "wrapper_gone", "to
 
 @dataclass(frozen=True)
 class Program:
-    """The program to start: its file, its arguments, the signals it ignores; whether it may have a control group."""
+    """The program to start: its file, arguments and ignored signals, and whether it may get a control group."""
 
     path: str
     argv: list[str]
@@ -145,7 +145,10 @@ class Guardian:
             self._say(started=pid, by=self._descendants.by, cgroup=cgroup.path if cgroup else None)
 
     def _make_cgroup(self) -> Cgroup | None:
-        """A new control group; None if that is impossible or unwanted: the processes are then found in other ways."""
+        """Return a new control group; None if it cannot be made or is unwanted.
+
+        Without a control group the processes are found in other ways.
+        """
         if self._program.may_have_cgroup:
             with contextlib.suppress(OSError):
                 return Cgroup.make() if is_ours_to_divide() else None
@@ -192,9 +195,9 @@ class Guardian:
             self._doom(DEADLINE, within_s=self._grace_s)
 
     def _doom(self, because: str, within_s: float) -> None:
-        """Begin to end the command: SIGTERM to all if there is time, SIGKILL when the time is over.
+        """Begin to end the command: SIGTERM to all its processes if there is time, SIGKILL when `within_s` is over.
 
-        If called again, the first reason stays, and the earlier time counts.
+        If it is called again, the first reason stays, and the earlier time counts.
         """
         first = not self._because
         self._because = self._because or because
