@@ -19,7 +19,7 @@ INTENTS_SQL = "SELECT intent_id FROM submission_intents"
 COMPLETED_TWICE_SQL = """
 SELECT tracking_id FROM crash_audit WHERE new = 'COMPLETED' AND old <> 'COMPLETED' GROUP BY 1 HAVING count(*) > 1
 """
-LOSE_LIMIT_S = 30.0
+LOSE_LIMIT_S = MORE_LIMIT_S = 30.0
 UNSEEN = 20  # events that no standby sees, at the least
 SLICE_S = 8.0  # over which the events of one failover are added: from a second before it on
 SPLIT_S = 4.0  # longer than a lease of the workers: what they claimed could be had by others, were there two sides
@@ -47,9 +47,17 @@ class FailingOver:
         return min(1.0, (self.failovers + under_way) / self._planned)
 
     def restart(self, crash: bool) -> None:
-        self.added_from.append(len(self.rows()))
+        self.added_from.append(self._more_than(self.added_from[-1] if self.added_from else 0))
         self.fail_over()
         self.failovers, self.since_s = self.failovers + 1, time.monotonic()
+
+    def _more_than(self, before: int) -> int:
+        """How many events there are, once more were added than before the last failover: on a busy machine that takes."""
+        give_up_at = time.monotonic() + MORE_LIMIT_S
+        while (added := len(self.rows())) <= before:
+            if time.monotonic() > give_up_at:
+                raise ServerFailed(f"no event was added within {MORE_LIMIT_S} s")
+        return added
 
     def fail_over(self) -> None:
         next(self._kinds)()
