@@ -52,7 +52,7 @@ class FailingOver:
         self.failovers, self.since_s = self.failovers + 1, time.monotonic()
 
     def _more_than(self, before: int) -> int:
-        """How many events there are, once more were added than before the last failover: on a busy machine that takes."""
+        """Wait until there are more events than at the last failover, and return how many. A busy machine needs a while."""
         give_up_at = time.monotonic() + MORE_LIMIT_S
         while (added := len(self.rows())) <= before:
             if time.monotonic() > give_up_at:

@@ -12,8 +12,8 @@ import pytest
 
 import fencehold
 from fencehold.backends.postgres.backend import PostgresBackend
+from fencehold.backends.postgres.session import Session
 from fencehold.runtime.election import lease_mechanism
-from fencehold.runtime.election.watch import Watch
 from fencehold.runtime.store import try_limits_s
 from tests.fencehold.runtime.outbox.scene import Heard, running
 from tests.servers.postgres import PostgresServer
@@ -191,10 +191,11 @@ async def test_a_leader_is_not_held_up_by_the_wait_for_notifications(
 ) -> None:
     await prepared(postgres_url)
 
-    async def never(watch: Watch) -> None:
+    async def never(session: Session, limit_s: float) -> bool:
         await asyncio.Event().wait()
+        return False
 
-    monkeypatch.setattr(Watch, "listen", never)
+    monkeypatch.setattr(Session, "listen", never)
     async with fencehold.connect(postgres_url) as store, store.leader("x") as leader:
         assert await leader.wait_for_leadership(30)
 
