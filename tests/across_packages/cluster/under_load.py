@@ -52,7 +52,7 @@ class FailingOver:
         self.failovers, self.since_s = self.failovers + 1, time.monotonic()
 
     def _more_than(self, before: int) -> int:
-        """Wait until there are more events than at the last failover, and return how many. A busy machine needs a while."""
+        """Wait until there are more events than at the last failover; return how many. A busy machine needs a while."""
         give_up_at = time.monotonic() + MORE_LIMIT_S
         while (added := len(self.rows())) <= before:
             if time.monotonic() > give_up_at:
