@@ -59,6 +59,7 @@ async def supervise(url: str) -> int:
             await until_finalized(items, NEGOTIATIONS // 4)
             print(f"kill -9 of processor {started[0].pid}, with what it holds", flush=True)
             started[0].kill()
+            await started[0].wait()  # or a second signal could take its end away from asyncio, which then complains
             await until_finalized(items, NEGOTIATIONS)
         finally:
             await stop(started)
