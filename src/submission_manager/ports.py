@@ -239,7 +239,7 @@ class AttemptPort(Protocol):
         """Return ended intents whose webhook is neither delivered nor given up."""
 
     async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
-        """Count late intents. An intent is overdue when it has been due for `late_s`; reads at most `rows_max` rows."""
+        """Count the overdue intents: those that have been due for `late_s`. Counts at most `rows_max` of them."""
 
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None: ...
 

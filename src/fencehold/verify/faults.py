@@ -205,7 +205,10 @@ class FaultInjector:
         return f"{new.who} had taken over with epoch {new['epoch']}"
 
     async def _thaw(self, member: Member, number: int, fault: Fault, outcome: str = "") -> None:
-        """Wake the member, record the fault's end, and wait until the member has done what the freeze delayed."""
+        """Wake the frozen member, record the fault's end, and wait until the member has done what the freeze delayed.
+
+        `number` is that of the freeze in the journal; `outcome` is the text with which the fault's end is recorded.
+        """
         late = self._journal.until(lambda said: said.kind == "late" and said["window"] == number, 4 * self._lease_s)
         member.thaw()
         self._journal.end(fault, outcome)

@@ -108,7 +108,7 @@ def grants(journal: Journal) -> list[Granted]:
 def beliefs(journal: Journal) -> Iterator[Believed]:
     """Yield, for each term, the interval in which its leader believed that it led.
 
-    It lasts from the grant until the reported end, the last deadline, or the death of the process.
+    It lasts from the grant until the earliest of these: the reported end, the last deadline, the death of the process.
     """
     terms: dict[tuple[str, str, int], list[Any]] = {}
     for said in journal.of_kind("acquired", "trusts", "ended"):

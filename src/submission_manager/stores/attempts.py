@@ -161,7 +161,10 @@ class Attempts(Asking):
         return (yield from self._recorded_before(term, started, retry_delay_s))
 
     def _recorded_before(self, term: Term, started: Started, retry_delay_s: float) -> Steps[Recorded | None]:
-        """Return the result of a record that was committed but whose answer was lost; None if it was not committed."""
+        """Look whether an earlier call recorded this attempt and only its answer was lost.
+
+        Returns what that call would have returned, or None if nothing was recorded.
+        """
         if (started.key, term.epoch) not in self._unsure:
             return None
         found = yield Statement("read", {"id": started.intent_id})

@@ -144,7 +144,11 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
 
 
 def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:
-    """Return the rule that applies at both ends of the window; None if there is no such rule: the verb is refused."""
+    """Return the rule that allows this verb, or None if the verb is refused.
+
+    `window` is the time between which two instants the server's clock is now. The rule must be the same at the earliest
+    and at the latest instant; if it is not, nobody can tell which one holds, and the verb is refused.
+    """
     first, last = (
         decide(row, verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce))
         for now in (window.earliest, window.latest)

@@ -120,7 +120,12 @@ class Commits:
     sync_commit = ""
 
     async def settle(self, connection: psycopg.AsyncConnection[Any], statements: Statements, is_pooled: bool) -> None:
-        """Prepare a new connection of a session, once. `is_pooled`: a pooler is between this process and the server."""
+        """Make a new connection ready: from now on it notes the server's warnings about commits that did not wait.
+
+        A store that requires a standby also asks the server here for the standbys that it waits for. The session calls
+        this once for each connection. `is_pooled`: a pooler is between this process and the server, so the setting
+        cannot be made for the whole connection.
+        """
         watch(connection)
 
     async def run(
@@ -133,7 +138,7 @@ class Commits:
     ) -> T:
         """Return the result of `work`, which runs the statement `name` and commits by itself.
 
-        Raises Uncertain (not_replicated) if the commit may be on one server only, although this rule requires more.
+        Raises Uncertain (not_replicated) if the commit may be on one server only, although the store requires a standby.
         """
         result = await work()
         if _was_cut_short(connection) and name in GRANTS:
@@ -155,7 +160,7 @@ class Commits:
     async def committed(self, connection: psycopg.AsyncConnection[Any], statements: Statements) -> None:
         """Check the commit that was just made on `connection`; no transaction is open before or after this call.
 
-        Raises Uncertain (not_replicated) if the commit may be on one server only, although this rule requires more.
+        Raises Uncertain (not_replicated) if the commit may be on one server only, although the store requires a standby.
         """
 
     def committed_sync(self, connection: psycopg.Connection[Any], statements: Statements) -> None:

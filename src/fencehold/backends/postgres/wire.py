@@ -259,9 +259,9 @@ def is_proxied(connection: Connection, client_port: int | None) -> bool:
 
 
 def silent(info: str, limit_s: float, errors: list[Exception]) -> Unavailable:
-    """Return Unavailable (unreachable): at least one address did not answer in time, and none of them could be used.
+    """Return the error Unavailable (unreachable) for a server of which an address was silent and none could be used.
 
-    `errors`: those of the addresses that did answer, for the message.
+    `info`: the connection string. `errors`: those of the addresses that did answer, for the message.
     """
     said = f" ({'; '.join(faults.texts_of(errors))})" if errors else ""
     return Unavailable(

@@ -156,7 +156,7 @@ def executable(command: str, *, is_alone: bool = False) -> str:
     """Return the path of the program that CMD names.
 
     Raises Refused with a shell's exit code: 127 if there is no such file, 126 if it cannot be run. `is_alone`: no other
-    words follow `command`, so blanks in it may come from quotes around a whole command line.
+    words follow `command`. Blanks in it then may come from quotes around a whole command line, and the error says so.
     """
     path = shutil.which(command)
     if path is not None:

@@ -37,7 +37,10 @@ class Bodies(Protocol):
     """The blocks of user code that run under a lease (`async with term:`), as the keeper sees them."""
 
     async def left(self, limit_s: float) -> bool:
-        """Wait until no body is running any more. Returns True then, False if one still is after `limit_s`."""
+        """Wait until the user's code inside every `async with term` has ended.
+
+        Returns True when it has, False if some of it still runs after `limit_s`.
+        """
         ...
 
 

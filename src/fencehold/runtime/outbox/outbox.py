@@ -334,7 +334,7 @@ class Outbox:
         return total
 
     async def close(self) -> None:
-        """Close this outbox's connections unless another object for it uses them. `store.close()` closes all."""
+        """Close the connections, unless another Outbox object of the same name uses them. `store.close()` closes all."""
         await self._context.shared.leave(self)
 
     # --- within ---
@@ -386,7 +386,7 @@ class Outbox:
             await self._identity.given_to(lambda outbox_id: events_here.in_tx.add(tx, new, outbox_id))
 
     async def _here(self, *, in_tx: bool = False) -> Events:
-        """Return the outbox for the caller's event loop, with a connection that all its handles share there.
+        """Return the backend's part for this outbox; all Outbox objects of this name on this loop share its connection.
 
         If `store.init()` was called before the outbox was declared, this makes its tables first.
         """
