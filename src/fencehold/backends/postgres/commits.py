@@ -138,7 +138,7 @@ class Commits:
     ) -> T:
         """Return the result of `work`, which runs the statement `name` and commits by itself.
 
-        Raises Uncertain (not_replicated) if the commit may be on one server only, although the store requires a standby.
+        Raises Uncertain (not_replicated) if the commit may be on one server only, but the store requires a standby.
         """
         result = await work()
         if _was_cut_short(connection) and name in GRANTS:
@@ -160,7 +160,7 @@ class Commits:
     async def committed(self, connection: psycopg.AsyncConnection[Any], statements: Statements) -> None:
         """Check the commit that was just made on `connection`; no transaction is open before or after this call.
 
-        Raises Uncertain (not_replicated) if the commit may be on one server only, although the store requires a standby.
+        Raises Uncertain (not_replicated) if the commit may be on one server only, but the store requires a standby.
         """
 
     def committed_sync(self, connection: psycopg.Connection[Any], statements: Statements) -> None:
