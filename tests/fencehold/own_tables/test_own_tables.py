@@ -1,6 +1,7 @@
 """A service's own tables: rows by name, times in UTC, errors sorted, writes fenced, on every database."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import sqlite3
 from urllib.parse import quote
@@ -225,3 +226,55 @@ async def test_the_tables_and_the_store_live_side_by_side(url):
             await tables.run(write("a"), LIMIT_S)
             assert await store.missing() == []
             assert "CREATE TABLE" in tables.script()
+
+
+async def test_words_of_a_statement_that_are_also_a_tables_name_stay_as_they_are(transaction_url):
+    async with notebook(transaction_url) as tables:
+        (row,) = await tables.run(Statement("odd", {"notes": "x"}), LIMIT_S)
+        assert (row["words"], row["given"]) == ("my notes are done", "x")
+
+
+async def test_a_time_of_sqlites_own_is_in_utc_too(sqlite_url):
+    async with notebook(sqlite_url) as tables:
+        (row,) = await tables.run(Statement("odd", {"notes": "x"}), LIMIT_S)
+        assert row["made_at"].tzinfo is dt.UTC
+
+
+async def test_a_number_in_a_column_of_times_is_no_error_once_the_statement_is_committed(postgres_url):
+    zoned = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options={quote('-c TimeZone=Asia/Tokyo')}"
+    async with notebook(zoned) as tables:
+        (row,) = await tables.run(Statement("odd", {"notes": "x"}), LIMIT_S)
+        assert row["made_at"] == 17
+
+
+async def test_steps_that_have_begun_are_refused_before_anything_is_sent(transaction_url):
+    async with notebook(transaction_url) as tables, led(transaction_url) as term:
+        await tables.run(write("a"), LIMIT_S)
+
+        def twice() -> Steps[None]:
+            yield write("b")
+            yield Statement("no_such_statement")
+
+        steps = twice()
+        with pytest.raises(KeyError):
+            await tables.fenced(term, steps)
+        with pytest.raises(ConfigurationError) as caught:
+            await tables.fenced(term, steps)
+        assert caught.value.code == "steps_used"
+        assert await ids_of(tables, "a", "b") == ["a"]
+
+
+async def test_a_write_that_waited_behind_others_beyond_its_limit_is_never_made(sqlite_url):
+    path = sqlite_url.removeprefix("sqlite:///")
+    async with notebook(sqlite_url) as tables:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            long, late = asyncio.create_task(tables.run(write("long"), 4.0)), tables.run(write("late"), 0.05)
+            await asyncio.sleep(0)  # the first call is on the thread, the second one behind it
+            with pytest.raises(Unavailable) as caught:
+                await late
+            other.execute("ROLLBACK")
+        await long
+        assert caught.value.code == "busy"
+        assert "not begun" in caught.value.message
+        assert await ids_of(tables, "long", "late") == ["long"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from typing import Any
 
 import psycopg
 
@@ -137,5 +138,5 @@ async def rows_of(cursor: psycopg.AsyncCursor[tuple[object, ...]]) -> list[Row]:
     return by_name(cursor.description, await cursor.fetchall(), None if is_utc else in_utc)
 
 
-def in_utc(at: dt.datetime) -> dt.datetime:
-    return at.astimezone(dt.UTC)
+def in_utc(at: Any) -> Any:
+    return at.astimezone(dt.UTC) if isinstance(at, dt.datetime) else at  # the write is committed: no error for a number

@@ -38,7 +38,7 @@ class PostgresOwnTables(OwnTablesBase):
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
         return await self._pool.run(statement, limit_s)
 
-    async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
+    async def _fenced_steps(self, term: HeldTerm, steps: Steps[T]) -> T:
         limit_s = 0.0
         try:
             async with term.transaction() as tx:

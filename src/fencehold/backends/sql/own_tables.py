@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from fencehold.backends.sql.statements import Statements, Topic, named
-from fencehold.model.errors import Unavailable
-from fencehold.ports.own_tables import INIT_LIMIT_S, OPEN_LIMIT_S, Row, Statement
+from fencehold.model.errors import ConfigurationError, Unavailable
+from fencehold.ports.own_tables import INIT_LIMIT_S, OPEN_LIMIT_S, HeldTerm, Row, Statement, Steps
 from fencehold.ports.schema import SchemaPort
 from fencehold.ports.time_limit import fixed
 
+T = TypeVar("T")
 PROBE = Statement("probe")
 
 
@@ -23,6 +27,9 @@ class OwnStatements(Statements):
     def __init__(self, dialect: str, package: str, table: str, style: Callable[[str], str] = named) -> None:
         super().__init__(package, table, style, Topic(dialect, table))
         self._shared = Statements(f"fencehold.backends.{dialect}", table, style)
+
+    def _bound(self, sql: str) -> str:
+        return sql  # a service names its tables itself; a word such as "jobs" may also be a value or a parameter
 
     def __getitem__(self, name: str) -> str:
         return super().__getitem__(name) if name in self else self._shared[name]
@@ -60,6 +67,27 @@ class OwnTablesBase(RunsOneByOne):
     def __init__(self, statements: OwnStatements, schema: SchemaPort) -> None:
         self._statements = statements
         self._schema = schema
+
+    async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
+        """Run the steps in one fenced transaction and return their result. The steps are closed at the end.
+
+        Raises ConfigurationError (steps_used) if they have begun before: going on in their middle would commit half of
+        what they are for.
+        """
+        if inspect.getgeneratorstate(steps) != inspect.GEN_CREATED:
+            raise ConfigurationError(
+                "These steps have begun already, perhaps in an earlier transaction; nothing was sent.",
+                hint="Call the function that makes them anew for each call of fenced().",
+                code="steps_used",
+            )
+        try:
+            return await self._fenced_steps(term, steps)
+        finally:
+            with suppress(ValueError):  # SQLite's thread may still be running them
+                steps.close()
+
+    async def _fenced_steps(self, term: HeldTerm, steps: Steps[T]) -> T:
+        raise NotImplementedError
 
     async def open(self, limit_s: float = OPEN_LIMIT_S) -> None:
         await self.run(PROBE, limit_s)

@@ -98,6 +98,15 @@ def _unopened(path: str) -> ConfigurationError:
     return schema_missing(f"{path} does not exist.")
 
 
+def behind_others(path: str, limit_s: float) -> Unavailable:
+    """Return the error for a call that waited for other calls of its session until its limit, and was not begun."""
+    return Unavailable(
+        f"Other calls on {path} were under way for {limit_s:.1f} s; this one was not begun.",
+        hint="One connection runs its calls one after another; keep them short.",
+        code="busy",
+    )
+
+
 def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:
     if full := _of_full_disk(getattr(error, "sqlite_errorcode", 0), text, path):
         return full

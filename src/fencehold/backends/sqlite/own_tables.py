@@ -54,7 +54,7 @@ class SqliteReader(ReaderBase):
         cursor = connection.execute(self._statements[statement.name], stored(statement.params))
         if cursor.description is None:
             return []
-        return by_name(cursor.description, cursor.fetchall(), dt.datetime.fromisoformat)
+        return by_name(cursor.description, cursor.fetchall(), instant)
 
     async def close(self) -> None:
         await self._session.close()
@@ -85,7 +85,7 @@ class SqliteOwnTables(OwnTablesBase):
             return await self._reader.run_all(statements, limit_s)
         return await self._writer.write(lambda connection: self._reader.all_on(connection, statements), limit_s)
 
-    async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
+    async def _fenced_steps(self, term: HeldTerm, steps: Steps[T]) -> T:
         """Run the steps in one fenced transaction, as one call on the thread for fenced writes; return their result.
 
         Raises LeaseLost if the lease is lost; nothing is written then. Between BEGIN and COMMIT only SQLite and the
@@ -135,6 +135,12 @@ def unwritable(path: str) -> list[str]:
     """
     places = (path, os.path.dirname(os.path.abspath(path)))
     return [f"write permission on {place}" for place in places if not os.access(place, os.W_OK)]
+
+
+def instant(text: str) -> dt.datetime:
+    """Return the time that the text says; without a zone, as CURRENT_TIMESTAMP writes it, it is UTC."""
+    at = dt.datetime.fromisoformat(text)
+    return at if at.tzinfo is not None else at.replace(tzinfo=dt.UTC)
 
 
 def stored(params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -60,13 +60,17 @@ class Session:
     async def call(self, work: Callable[[], T], limit_s: float) -> T:
         """Return the result of `work`, which is run on the session's thread.
 
-        If the caller is cancelled, `work` still runs to its end there. Raises Uncertain (no_answer) if it takes a
-        second longer than the limit.
+        If the caller is cancelled, `work` still runs to its end there. A second after the limit this raises Unavailable
+        (busy) if `work` had not begun, because the thread was busy with other calls: it is then never run. It raises
+        Uncertain (no_answer) if `work` had begun.
         """
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._sorted, work)
+        task = self._thread.submit(self._sorted, work)
+        future = asyncio.wrap_future(task)
         future.add_done_callback(retrieve)
         done, _ = await asyncio.wait([future], timeout=limit_s + ANSWER_SLACK_S)
         if not done:
+            if task.cancel():
+                raise faults.behind_others(self.path, limit_s)
             raise Uncertain(f"{self.path} gave no answer within {limit_s:.1f} s.", code="no_answer")
         return future.result()
 

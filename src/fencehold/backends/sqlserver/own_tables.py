@@ -44,7 +44,7 @@ class SqlServerOwnTables(OwnTablesBase):
         except driver.Error as error:
             raise faults.of_statement(error) from None
 
-    async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
+    async def _fenced_steps(self, term: HeldTerm, steps: Steps[T]) -> T:
         return await awaited(steps, lambda statement: self._batch(term, statement))
 
     async def _batch(self, term: HeldTerm, statement: Statement) -> list[Row]:

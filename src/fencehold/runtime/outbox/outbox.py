@@ -334,7 +334,7 @@ class Outbox:
         return total
 
     async def close(self) -> None:
-        """Close the connections, unless another Outbox object of the same name uses them. `store.close()` closes all."""
+        """Close the connections, unless another Outbox of the same name uses them. `store.close()` closes all."""
         await self._context.shared.leave(self)
 
     # --- within ---
