@@ -42,9 +42,9 @@ def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @dataclass
 class Aims:
-    """What all injectors share: numbers for windows, and the moments at which a contender is to be frozen next.
+    """What all injectors share: a number for each window, and the order of the moments at which a contender freezes.
 
-    A window is a moment between a check and a write at which a contender stops on order. `next` returns the moment to
+    A moment names a place between a check and a write; a window is one such stop of one contender, with its number. `next` returns the moment to
     try; `met` puts a moment that was met to the end of the list, so a moment that was missed comes again soon.
     """
 

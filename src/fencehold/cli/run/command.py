@@ -259,7 +259,8 @@ async def _elected(
 ) -> Term:
     """Wait for the term and return it.
 
-    If the lease is not granted in time, put the error's exit code into `verdict` at once: a call may still hang.
+    If the lease is not granted in time, put the error into `verdict` at once, because a call to the store may still
+    hang, and raise it.
     """
     try:
         return await elected(leader, candidacy, deadline, one_try=plan.one_try)
