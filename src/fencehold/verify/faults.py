@@ -44,8 +44,9 @@ def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
 class Aims:
     """What all injectors share: a number for each window, and the order of the moments at which a contender freezes.
 
-    A moment names a place between a check and a write; a window is one such stop of one contender, with its number. `next` returns the moment to
-    try; `met` puts a moment that was met to the end of the list, so a moment that was missed comes again soon.
+    A moment names a place between a check and a write. A window is one stop of one contender there, with its number.
+    `next` returns the moment to try; `met` puts a moment that was met to the end of the list, so a moment that was
+    missed comes again soon.
     """
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
